@@ -41,6 +41,7 @@ std::shared_ptr<const CostModel::Figures> CostModel::figures_of(Options options)
   if (!options.shape.causal) options.exchanges.balanced = false;
   auto figures = std::make_shared<Figures>();
   figures->program = model::Program(options.shape, options.cut_times);
+  if (options.trunk) figures->program = figures->program.trunk(*options.trunk);
   const model::Program& program = figures->program;
   figures->before.emplace_back();
   for (int64_t position = 0; position < program.size(); ++position) {

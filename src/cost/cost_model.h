@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -139,6 +140,7 @@ class CostModel {
     FsdpTraits fsdp_traits;
     ExchangeSet exchanges;       // that planners choose from
     model::KindTimes cut_times;  // by which stages are cut (cost/cut_stages.h)
+    std::optional<base::Interval> trunk = {};  // the operations that are computed (model::Program::trunk)
     // Where lanes divide experts: seats of a lane beyond its even part of them (strategy/expert_placement.h);
     // and by how many lanes these are, what the busiest one's experts take, in hundredths of the mean one's.
     // Others take kExpertImbalancePercent.

@@ -34,7 +34,7 @@ struct LinkPlan {
   strategy::Strategy strategy;  // the pipelines at work
   link::ComputeLayout layout;
   link::Rounds rounds;
-  std::vector<int> round_of_bucket;  // rounds the other way round
+  std::vector<int> round_of_bucket;  // rounds the other way round; -1: of another trunk
   // What pull moves; and push, which is the same reversed where everything is trained.
   struct Way {
     std::vector<Busiest> busiest;    // by round

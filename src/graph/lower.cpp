@@ -396,6 +396,7 @@ StepGraph lower(const strategy::StepPlan& plan, const std::vector<PipelineDraft>
   graph.world_size = links->world_size;
   graph.step = plan.step;
   graph.purpose = purpose;
+  graph.program = program;
   graph.plan = plan;
   for (const strategy::PipelinePlan& pipeline : plan.pipelines)
     graph.passes.push_back(strategy::passes(pipeline));

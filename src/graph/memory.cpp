@@ -10,6 +10,7 @@
 #include "cost/memory_cost.h"
 #include "cost/token_dispatch_cost.h"
 #include "graph/link_pieces.h"
+#include "link/rows.h"
 #include "schedule/pipeline_schedule.h"
 
 namespace sluice::graph {
@@ -335,6 +336,22 @@ std::vector<RankMemory> predicted_memory(const StepGraph& graph, const cost::Cos
     result.push_back(memory);
   }
   return result;
+}
+
+std::vector<int64_t> trunk_row_bytes(const StepGraph& graph, const cost::CostModel& cost) {
+  std::vector<int64_t> bytes(static_cast<size_t>(graph.world_size), 0);
+  const int64_t of_row = cost.options().shape.hidden * cost.options().memory.element_bytes;
+  const auto add = [&](link::RowEnd end, int64_t copies) {
+    const link::RowPlacement rows = link::row_placement(graph.plan, graph.world_size, end);
+    for (size_t rank = 0; rank < bytes.size(); ++rank) {
+      for (const int64_t shard : rows.shard_rows[rank]) bytes[rank] += copies * shard * of_row;
+    }
+  };
+  const base::Interval run = graph.program.run();
+  const bool trains = graph.purpose == Purpose::kTrain;
+  if (run.begin > graph.program.embedding()) add(link::RowEnd::kFirstStage, trains ? 2 : 1);
+  if (run.end <= graph.program.head()) add(link::RowEnd::kLastStage, 1);
+  return bytes;
 }
 
 std::vector<std::vector<MemoryUse>> memory_over_time(const StepGraph& graph, const cost::CostModel& cost,

@@ -24,6 +24,10 @@ struct RankMemory {
 // the clock has run.
 std::vector<RankMemory> predicted_memory(const StepGraph& graph, const cost::CostModel& cost);
 
+// By rank, the bytes of rows that an act of a trunk has at its ends beside what predicted_memory counts: those that
+// come and those that it leaves, in training as gradients too. 0 where the trunk has the model's own end.
+std::vector<int64_t> trunk_row_bytes(const StepGraph& graph, const cost::CostModel& cost);
+
 // What a rank uses from a time on, as predicted_memory counts it.
 struct MemoryUse {
   int64_t time_ns = 0;

@@ -38,7 +38,8 @@ base::Interval summed_by(cost::CellKind kind, base::Interval run, base::Interval
 // Whether a cell of this kind that works on the operation completes its parameters' gradients.
 bool writes_gradient(const Program& program, cost::CellKind kind, int64_t position);
 
-// The Pull slots filled: by operation the link round after which all its parameters are there.
+// The Pull slots filled: by operation the link round after which all its parameters are there; -1 of others than
+// the trunk's.
 std::vector<int> pull_rounds(const Program& program, const link::Rounds& rounds);
 
 // Cuts a stage's run so that part i can start before the round of part i + 1 has arrived. Rounds need not

@@ -22,6 +22,7 @@ struct StepGraph {
   int world_size = 0;
   int64_t step = 0;
   Purpose purpose = Purpose::kTrain;
+  Program program;  // of the model, or of the trunk that the graph computes
   strategy::StepPlan plan;
   std::vector<std::vector<strategy::Pass>> passes;  // of the plan, by pipeline
   // Layout and rounds of the pipelines at work; null where no parameters move.

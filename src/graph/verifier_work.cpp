@@ -52,11 +52,8 @@ class Completeness {
     }
     for (size_t micro_batch = 0; micro_batch < context_.passes.size(); ++micro_batch) {
       for (size_t operation = 0; operation < operations_; ++operation) {
-        const bool head = operation + 1 == operations_;
-        const bool train = context_.graph.purpose == Purpose::kTrain;
-        const bool walked_back = static_cast<int64_t>(operation) >= context_.program.first_trained();
-        const Progress wanted = head || (train && walked_back) ? Progress::kDone : Progress::kForward;
-        if (at(micro_batch, static_cast<int64_t>(operation)) == wanted) continue;
+        if (at(micro_batch, static_cast<int64_t>(operation)) == wanted(static_cast<int64_t>(operation)))
+          continue;
         faults_.add("operation ", operation, " of a micro-batch of pipeline ",
                     context_.passes[micro_batch].pipeline, " lane ", context_.passes[micro_batch].first_lane,
                     " is left incomplete");
@@ -66,6 +63,15 @@ class Completeness {
   }
 
  private:
+  Progress wanted(int64_t operation) const {
+    const Interval own = context_.program.run();
+    if (operation < own.begin || operation >= own.end) return Progress::kNothing;
+    const bool train = context_.graph.purpose == Purpose::kTrain;
+    const bool walked_back = operation >= context_.program.first_trained();
+    const bool done = operation == context_.program.head() || (train && walked_back);
+    return done ? Progress::kDone : Progress::kForward;
+  }
+
   Progress& at(size_t micro_batch, int64_t operation) {
     return progress_[micro_batch * operations_ + static_cast<size_t>(operation)];
   }
@@ -92,10 +98,12 @@ class Completeness {
 
   void advance(const Node& node, size_t micro_batch, CellKind kind, Interval run) {
     const bool forward = kind == CellKind::kForward;
-    if (forward && run.begin > 0 && at(micro_batch, run.begin - 1) < Progress::kForward) {
+    // What feeds a trunk's ends are rows of other trunks.
+    const Interval trunk = context_.program.run();
+    if (forward && run.begin > trunk.begin && at(micro_batch, run.begin - 1) < Progress::kForward) {
       return faults_.add("'", label(node), "' runs before the operation that feeds it");
     }
-    if (!forward && kind != CellKind::kBackwardWeight &&
+    if (!forward && kind != CellKind::kBackwardWeight && run.end < trunk.end &&
         at(micro_batch, run.end) < Progress::kBackwardInput) {
       return faults_.add("'", label(node), "' runs before the gradient that feeds it");
     }
@@ -263,7 +271,7 @@ void check_credits(const Context& context, Faults& faults) {
   for (const strategy::PipelinePlan& pipeline : graph.plan.pipelines)
     used.emplace_back(static_cast<size_t>(pipeline.pipeline.scheme.cp), 0);
   const Program& program = context.program;
-  const base::Interval walked_back = program.blocks_in(program.walked_back(program.blocks()));
+  const base::Interval walked_back = program.blocks_in(program.walked_back(program.run()));
   std::vector<int64_t> missing(context.passes.size(), walked_back.size());
   const auto add = [&](int of, int64_t tokens, const Node& node) {
     const PlannedPass& micro_batch = context.passes[static_cast<size_t>(of)];
@@ -280,8 +288,9 @@ void check_credits(const Context& context, Faults& faults) {
     const int micro_batch = is_compute_cell(node.kind) ? context.pass_of(node.cell()) : -1;
     if (micro_batch < 0) continue;
     const int64_t tokens = taken[static_cast<size_t>(micro_batch)];
-    if (node.kind == NodeKind::kForward && node.cell().embedding) add(micro_batch, tokens, node);
-    const bool forward_alone = walked_back.empty() && node.cell().head;
+    const base::Interval run = is_compute_cell(node.kind) ? node.cell().run : base::Interval{};
+    if (node.kind == NodeKind::kForward && run.begin == program.run().begin) add(micro_batch, tokens, node);
+    const bool forward_alone = walked_back.empty() && run.end == program.run().end;
     const bool done = node.kind == NodeKind::kBackward || node.kind == NodeKind::kBackwardWeight;
     if (!done && !forward_alone) continue;
     if (done) missing[static_cast<size_t>(micro_batch)] -= program.blocks_in(node.cell().run).size();

@@ -14,8 +14,10 @@ namespace {
 
 using base::text;
 
-void require_cuttable(const model::Shape& shape, const strategy::Scheme& scheme) {
-  const std::string fault = model::cut_fault(shape, scheme.tp, scheme.pp, scheme.ep);
+void require_cuttable(const model::ParameterTable& table, const strategy::Scheme& scheme) {
+  std::string fault = model::cut_fault(table.shape, scheme.tp, scheme.pp, scheme.ep);
+  if (const int64_t blocks = table.program.run_blocks(); fault.empty() && scheme.pp > blocks)
+    fault = text(scheme.pp, " stages but the trunk has ", blocks, " layers: lower pp");
   if (fault.empty()) return;
   throw base::InputError(
       text("scheme ", to_text(scheme), " cannot cut the model: ", fault, " in parallel.strategies"));
@@ -101,7 +103,7 @@ ComputeLayout::ComputeLayout(const model::ParameterTable& table, const strategy:
   ShardCache cache;
   for (const strategy::Pipeline& pipeline : strategy.pipelines) {
     const strategy::Scheme& scheme = pipeline.scheme;
-    require_cuttable(table.shape, scheme);
+    require_cuttable(table, scheme);
     require_placeable(table, pipeline);
     for (int stage = 0; stage < scheme.pp; ++stage) {
       for (const int index : table.program.buckets_of(table.program.of_stage(scheme.tp, scheme.pp, stage))) {
@@ -141,7 +143,7 @@ int Rounds::round_of(int bucket) const {
       return static_cast<int>(round);
     }
   }
-  SLUICE_ASSERT(false, text("bucket ", bucket, " is in no round"));
+  return -1;
 }
 
 Rounds rounds(const model::ParameterTable& table, const strategy::Strategy& strategy) {
@@ -159,12 +161,15 @@ Rounds rounds(const model::ParameterTable& table, const strategy::Strategy& stra
   }
   Rounds result;
   result.buckets.resize(static_cast<size_t>(count));
+  const auto add = [&](int bucket, int64_t round) {
+    result.buckets[static_cast<size_t>(round)].push_back(bucket);
+  };
   const auto travels = [&](int64_t position, int64_t round) {
     const base::Interval own = program.at(position).own;
-    for (int64_t bucket = own.begin; bucket < own.end; ++bucket)
-      result.buckets[static_cast<size_t>(round)].push_back(static_cast<int>(bucket));
+    for (int64_t bucket = own.begin; bucket < own.end; ++bucket) add(static_cast<int>(bucket), round);
   };
-  travels(program.embedding(), 0);
+  const bool embeds = program.run().begin == program.embedding();
+  if (embeds) travels(program.embedding(), 0);
   for (int stage = 0; stage < deepest.pp; ++stage) {
     const base::Interval own = program.blocks_in(program.of_stage(deepest.tp, deepest.pp, stage));
     for (int64_t round = 0; round < count; ++round) {
@@ -172,7 +177,13 @@ Rounds rounds(const model::ParameterTable& table, const strategy::Strategy& stra
       for (int64_t at = own.begin + part.begin; at < own.begin + part.end; ++at) travels(at, round);
     }
   }
-  travels(program.head(), count - 1);
+  if (program.run().end > program.head()) {
+    // A head that is tied to the embedding of another trunk reads its bucket.
+    for (const int bucket : program.at(program.head()).buckets) {
+      const bool own = program.buckets()[static_cast<size_t>(bucket)].position == program.head();
+      if (own || !embeds) add(bucket, count - 1);
+    }
+  }
   for (std::vector<int>& round : result.buckets) std::ranges::sort(round);
   std::erase_if(result.buckets, [](const std::vector<int>& round) { return round.empty(); });
   return result;

@@ -70,10 +70,10 @@ class ComputeLayout {
 // the first round and the head the last. Push uses the same rounds in reverse. A bucket travels once, whoever
 // needs it. The deepest pipelines' stages cut all others about evenly, so that in each round every rank gets
 // the same part of what it needs and none waits for another's. Buckets that are not trained are left out of
-// pushes.
+// pushes, and those that no operation of the program's run reads travel in no round.
 struct Rounds {
   std::vector<std::vector<int>> buckets;  // by round, ascending bucket indices; no round is empty
-  int round_of(int bucket) const;
+  int round_of(int bucket) const;         // -1: none
 };
 Rounds rounds(const model::ParameterTable& table, const strategy::Strategy& strategy);
 

@@ -200,6 +200,29 @@ TEST(ComputeLayout, SchemeThatCannotCutTheModelIsRefusedByName) {
   EXPECT_THAT(message("<1,1,4,4,2>"), HasSubstr("2 lanes divide experts, but the model has none"));
 }
 
+TEST(ComputeLayout, TrunksHoldTheBucketsThatTheyRead) {
+  const model::ParameterTable whole = model::parameter_table(small_shape(4, /*tied=*/true));
+  const auto trunk = [&](base::Interval run) {
+    return model::parameter_table(whole.shape, whole.program.trunk(run));
+  };
+  const strategy::Strategy stages = strategy::parse_strategy("<1,2,1>", 2);
+  const model::ParameterTable first = trunk({0, 3}), last = trunk({3, 6});
+  EXPECT_THAT(bucket_indices(ComputeLayout(first, stages, 2), 0), ElementsAre(0, 1));
+  EXPECT_THAT(bucket_indices(ComputeLayout(first, stages, 2), 1), ElementsAre(2));
+  EXPECT_THAT(bucket_indices(ComputeLayout(last, stages, 2), 0), ElementsAre(3));
+  EXPECT_THAT(bucket_indices(ComputeLayout(last, stages, 2), 1), ElementsAre(0, 4, 5));
+  // The embedding's bucket travels with the head that is tied to it; others' travel in no round.
+  EXPECT_THAT(rounds(last, stages).buckets, ElementsAre(ElementsAre(0, 3, 4, 5)));
+  EXPECT_EQ(rounds(last, stages).round_of(1), -1);
+  EXPECT_THAT(rounds(first, stages).buckets, ElementsAre(ElementsAre(0, 1, 2)));
+  try {
+    ComputeLayout(last, strategy::parse_strategy("<1,3,1>", 3), 3);
+    FAIL() << "three stages of two blocks";
+  } catch (const base::InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("3 stages but the trunk has 2 layers: lower pp"));
+  }
+}
+
 TEST(Rounds, OneLayerOfEveryStagePerTpRanks) {
   // Stages hold 4 layers; tp 2 makes R = 2: layers 0,1 and 4,5 first.
   const model::ParameterTable table = model::parameter_table(small_shape(8, false));

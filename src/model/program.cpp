@@ -74,30 +74,65 @@ Program::Program(const Shape& shape, const KindTimes& times) {
   body->first_trained =
       trained != body->buckets.end() ? trained->position : static_cast<int64_t>(body->operations.size());
 
+  body->run = {0, static_cast<int64_t>(body->operations.size())};
+  cut_stages(times, *body);
+  body_ = body;
+}
+
+Program Program::trunk(base::Interval run) const {
+  const base::Interval own = base::intersect(run, {0, size()});
+  if (own != run || blocks_in(run).empty()) {
+    throw base::InputError(base::text("a trunk of operations ", run.begin, " to ", run.end, " of a model that has ",
+                                      size(), ": it needs a block, which are operations ", blocks().begin, " to ",
+                                      blocks().end - 1));
+  }
+  const auto body = std::make_shared<Body>();
+  body->kinds = body_->kinds;
+  body->operations = body_->operations;
+  body->buckets = body_->buckets;
+  body->run = run;
+  body->first_trained = body_->first_trained;
+  cut_stages(body_->times, *body);
+  Program trunk;
+  trunk.body_ = body;
+  return trunk;
+}
+
+// Where another trunk has an end of the model, the first or last stage has nothing of it.
+void Program::cut_stages(const KindTimes& times, Body& body) {
+  const base::Interval blocks =
+      base::intersect(body.run, {1, static_cast<int64_t>(body.operations.size()) - 1});
   const auto cut = [&](int tp, const std::vector<int64_t>& of_kind) {
+    const auto time_at = [&](int64_t position) {
+      if (position < body.run.begin || position >= body.run.end) return int64_t{0};
+      return of_kind[static_cast<size_t>(body.operations[static_cast<size_t>(position)].kind)];
+    };
     std::vector<int64_t> of_operation;
-    for (const Operation& operation : body->operations)
-      of_operation.push_back(of_kind[static_cast<size_t>(operation.kind)]);
-    body->cuts.try_emplace(tp, of_operation);
+    for (int64_t position = blocks.begin - 1; position <= blocks.end; ++position)
+      of_operation.push_back(time_at(position));
+    body.cuts.try_emplace(tp, of_operation);
   };
-  cut(kAnyTp, relative_work(body->kinds));
+  cut(kAnyTp, relative_work(body.kinds));
   for (const auto& [tp, of_kind] : times) {
     SLUICE_ASSERT(
-        tp > kAnyTp && of_kind.size() == body->kinds.size(),
-        base::text("times of ", of_kind.size(), " kinds for ", body->kinds.size(), " under tp ", tp));
+        tp > kAnyTp && of_kind.size() == body.kinds.size(),
+        base::text("times of ", of_kind.size(), " kinds for ", body.kinds.size(), " under tp ", tp));
     cut(tp, of_kind);
   }
-  body->times = times;
-  body_ = body;
+  body.times = times;
 }
 
 base::Interval Program::of_stage(int tp, int stages, int stage) const {
   const auto own = body_->cuts.find(tp);
-  return (own != body_->cuts.end() ? own : body_->cuts.begin())->second.of_stage(stages, stage);
+  const base::Interval operations =
+      (own != body_->cuts.end() ? own : body_->cuts.begin())->second.of_stage(stages, stage);
+  // Stages are cut among the trunk's blocks, in front of which stands one operation.
+  const int64_t shift = blocks_in(run()).begin - 1;
+  return base::intersect({operations.begin + shift, operations.end + shift}, run());
 }
 
 bool Program::cuts_as(const Program& other) const {
-  return body_ == other.body_ || body_->times == other.body_->times;
+  return body_ == other.body_ || (body_->times == other.body_->times && run() == other.run());
 }
 
 // Blocks first: their faults say more.

@@ -46,6 +46,11 @@ class Program {
   // Stages are cut by `times`; under TP degrees that they do not name, by the multiply-adds of blocks, beside
   // which the ends count nothing. REQUIRES: a valid shape, times of every kind.
   explicit Program(const Shape& shape, const KindTimes& times = {});
+  // One trunk of the model: the operations of `run` alone, which have stages, strategies and plans of their own.
+  // Positions, kinds and buckets keep their numbers, so owners, updates and checkpoints know no trunks. Its rows
+  // begin with the embedding or come from the trunk in front, and end with the head or go to the trunk behind.
+  // InputError where the run has no block or lies outside the model.
+  Program trunk(base::Interval run) const;
 
   // The embedding's first, then those of blocks, the head's last.
   const std::vector<std::shared_ptr<const Kind>>& kinds() const { return body_->kinds; }
@@ -53,7 +58,10 @@ class Program {
   const Operation& at(int64_t position) const { return body_->operations[static_cast<size_t>(position)]; }
   const Kind& kind_at(int64_t position) const { return *kinds()[static_cast<size_t>(at(position).kind)]; }
 
-  // Positions of the ends, and of all blocks.
+  // The operations that are computed: all, or a trunk's.
+  base::Interval run() const { return body_->run; }
+  int64_t run_blocks() const { return blocks_in(run()).size(); }
+  // Positions of the model's ends, and of all its blocks, whatever the trunk.
   int64_t embedding() const { return 0; }
   int64_t head() const { return size() - 1; }
   base::Interval blocks() const { return {1, head()}; }
@@ -90,10 +98,13 @@ class Program {
     std::vector<std::shared_ptr<const Kind>> kinds;
     std::vector<Operation> operations;
     std::vector<BucketPlace> buckets;
+    base::Interval run;
     int64_t first_trained = 0;
     KindTimes times;
     std::map<int, StageCuts> cuts;  // by TP degree; 0: of those without times
   };
+  static void cut_stages(const KindTimes& times, Body& body);
+
   std::shared_ptr<const Body> body_;
 };
 

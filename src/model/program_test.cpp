@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "model/test_shape.h"
 
 namespace sluice::model {
@@ -56,6 +57,36 @@ TEST(Program, ATiedHeadReadsTheEmbeddingsBucket) {
   const Program tied(shape);
   EXPECT_THAT(tied.buckets_of({2, 5}), ElementsAre(0, 2, 3, 4));
   EXPECT_THAT(tied.buckets_of({0, 5}), ElementsAre(0, 1, 2, 3, 4));
+}
+
+// Stages are cut among a trunk's own blocks, and an end counts where the trunk has it.
+TEST(Program, TrunksKeepThePositionsAndBucketsOfTheModel) {
+  const Program whole(test_shape(6), {{1, {5, 10, 5}}});
+  const Program first = whole.trunk({0, 4}), last = whole.trunk({4, 8});
+  for (const Program& trunk : {first, last}) {
+    EXPECT_EQ(trunk.size(), 8);
+    EXPECT_EQ(trunk.head(), 7);
+    EXPECT_EQ(trunk.run_blocks(), 3);
+    EXPECT_EQ(trunk.buckets().size(), whole.buckets().size());
+    EXPECT_FALSE(trunk.cuts_as(whole));
+    EXPECT_EQ(trunk.of_stage(1, 1, 0), trunk.run());
+  }
+  EXPECT_EQ(first.of_stage(1, 2, 0), (base::Interval{0, 2}));
+  EXPECT_EQ(first.of_stage(1, 2, 1), (base::Interval{2, 4}));
+  EXPECT_EQ(last.of_stage(1, 2, 0), (base::Interval{4, 6}));
+  EXPECT_EQ(last.of_stage(1, 2, 1), (base::Interval{6, 8}));
+  EXPECT_EQ(last.of_stage(1, 3, 2), (base::Interval{6, 8}));
+  EXPECT_TRUE(whole.trunk({0, 8}).cuts_as(whole));
+  const Program middle = whole.trunk({2, 5});
+  EXPECT_EQ(middle.of_stage(2, 3, 0), (base::Interval{2, 3}));
+  EXPECT_EQ(middle.of_stage(2, 3, 2), (base::Interval{4, 5}));
+}
+
+TEST(Program, TrunksWithoutABlockAreRefused) {
+  const Program whole(test_shape(2));
+  for (const base::Interval run : {base::Interval{0, 1}, {3, 4}, {2, 2}, {1, 5}, {-1, 3}}) {
+    EXPECT_THROW(whole.trunk(run), base::InputError) << run.begin << " to " << run.end;
+  }
 }
 
 TEST(Program, LayersThatDifferAreOfSeveralKinds) {

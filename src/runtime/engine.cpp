@@ -1,5 +1,6 @@
 #include "runtime/engine.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
 #include <chrono>
@@ -25,6 +26,54 @@ std::vector<graph::FsdpMove> moves_since(std::chrono::steady_clock::time_point b
   for (const FsdpMove& move : gathered.moves())
     moves.push_back({move.node, move.position, move.movement, since(move.start), since(move.end)});
   return moves;
+}
+
+std::vector<CodedNumbers> room_for_differences(const model::ParameterTable& table,
+                                               const std::vector<link::Holding>& holdings, c10::Device device) {
+  std::vector<CodedNumbers> room(table.buckets.size());
+  const auto options = at::TensorOptions().device(device);
+  for (const link::Holding& holding : holdings) {
+    if (link::differing(table.buckets[static_cast<size_t>(holding.bucket)]).empty()) continue;
+    room[static_cast<size_t>(holding.bucket)] = {
+        at::zeros({holding.shard.size()}, options.dtype(at::kShort)),
+        at::zeros({link::coding_groups(holding.shard).size()}, options.dtype(at::kFloat))};
+  }
+  return room;
+}
+
+// By bucket what a rank computes with, gathered from the lanes that it shares parameters with.
+std::vector<at::Tensor> gathered(ParameterStore& store, FsdpChannel& channel, const strategy::Pipeline& pipeline,
+                                 int t) {
+  const std::vector<FsdpHolders> all_holders =
+      fsdp_holders(store.table(), pipeline, channel.member(), t, /*run_lanes=*/1);
+  std::vector<at::Tensor> whole(store.table().buckets.size());
+  for (const model::Bucket& bucket : store.table().buckets) {
+    if (!store.holds(bucket.index)) continue;
+    const auto index = static_cast<size_t>(bucket.index);
+    const FsdpHolders& holders = all_holders[index];
+    const at::Tensor& own = store.shard(bucket.index).sent;
+    whole[index] = own;
+    if (holders.count > 1) {
+      whole[index] = at::empty({own.numel() * holders.count}, own.options());
+      std::vector<int> members;
+      for (int holder = 0; holder < holders.count; ++holder)
+        members.push_back(holders.member(holder, channel.member()));
+      channel.gather(own, whole[index], members).wait(own.device());
+    }
+    whole[index] = whole[index].narrow(0, 0, holders.elements);
+  }
+  return whole;
+}
+
+// The ranks beside one in its pipeline, as text generation needs them.
+void add_neighbours(const strategy::Pipeline& pipeline, const strategy::Place& place, Engine::ModelPart& part) {
+  part.stage = place.stage;
+  for (int stage = 0; stage < pipeline.scheme.pp; ++stage)
+    part.stage_ranks.push_back(pipeline.rank_of(stage, place.lane, place.t));
+  part.lane = place.lane;
+  for (int lane = 0; lane < pipeline.scheme.cp; ++lane)
+    part.lane_ranks.push_back(pipeline.rank_of(place.stage, lane, place.t));
+  part.context.experts = {pipeline.scheme.ep, place.lane - pipeline.scheme.first_of_ep_group(place.lane)};
 }
 
 }  // namespace
@@ -81,7 +130,7 @@ StepPull Engine::pull_of(const std::shared_ptr<const graph::LinkPlan>& links) {
     pull.holders = Holders::kHaveAll;
   } else if (held_.version + 1 == version && store_.followed()) {
     pull.holders = Holders::kHaveTheStepBefore;
-    if (held_.differences.empty()) held_.differences = room_for_differences(*links);
+    if (held_.differences.empty()) held_.differences = room_for_differences(table_, links->layout.holdings(rank_), options_.device);
     pull.differences = &held_.differences;
   }
   held_.version = version;
@@ -106,36 +155,31 @@ void Engine::release_buffers_of_others(const std::shared_ptr<const graph::LinkPl
   link_intra_.release();
 }
 
-std::vector<CodedNumbers> Engine::room_for_differences(const graph::LinkPlan& links) const {
-  std::vector<CodedNumbers> room(table_.buckets.size());
-  const auto options = at::TensorOptions().device(options_.device);
-  for (const link::Holding& holding : links.layout.holdings(rank_)) {
-    if (link::differing(table_.buckets[static_cast<size_t>(holding.bucket)]).empty()) continue;
-    room[static_cast<size_t>(holding.bucket)] = {
-        at::zeros({holding.shard.size()}, options.dtype(at::kShort)),
-        at::zeros({link::coding_groups(holding.shard).size()}, options.dtype(at::kFloat))};
-  }
-  return room;
-}
-
 StepResult Engine::train(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW& optimizer,
-                         const std::vector<layers::HeadRows>* teacher) {
-  SLUICE_ASSERT((teacher != nullptr) == options_.distillation.has_value(),
+                         const std::vector<layers::HeadRows>* teacher, TrunkRows* rows) {
+  const bool has_loss = graph.program.run().end > graph.program.head();
+  SLUICE_ASSERT((teacher != nullptr) == (options_.distillation.has_value() && has_loss),
                 "a distillation has a teacher's rows, and other losses have none");
-  const StepResult result = run(graph, tokens, &optimizer, nullptr, teacher);
+  const StepResult result = run(graph, tokens, &optimizer, nullptr, teacher, rows);
   earlier_.reset();
   return result;
 }
 
-void Engine::accumulate(const graph::StepGraph& graph, const StepTokens& tokens,
-                        const std::vector<layers::HeadRows>* teacher) {
+StepResult Engine::accumulate(const graph::StepGraph& graph, const StepTokens& tokens,
+                              const std::vector<layers::HeadRows>* teacher, TrunkRows* rows) {
   if (!earlier_) earlier_.emplace();
   const AdamW none;
-  run(graph, tokens, &none, nullptr, teacher, Updates::kInALaterAct);
+  return run(graph, tokens, &none, nullptr, teacher, rows, Updates::kInALaterAct);
 }
 
-StepResult Engine::evaluate(const graph::StepGraph& graph, const StepTokens& tokens, RowFigures* rows) {
-  return run(graph, tokens, nullptr, rows, nullptr);
+StepResult Engine::evaluate(const graph::StepGraph& graph, const StepTokens& tokens, RowFigures* rows,
+                            TrunkRows* trunk_rows) {
+  return run(graph, tokens, nullptr, rows, nullptr, trunk_rows);
+}
+
+ActRows Engine::carry(const RowLink& link, const ActRows& rows) {
+  release();
+  return runtime::carry(link, rows, options_.precision.compute, options_.device, {link_inter_, link_intra_});
 }
 
 Engine::ModelPart Engine::hold(const strategy::Strategy& strategy,
@@ -154,7 +198,11 @@ Engine::ModelPart Engine::hold(const strategy::Strategy& strategy,
   transport_.check();
   context_.corrections = router_corrections(store_, communicators_->control());
   ModelPart part{.context = context_,
-                 .weights = [this](int bucket) { return store_.shard(bucket).parameters; },
+                 .weights =
+                     [this](int bucket) {
+                       return held_.whole.empty() ? store_.shard(bucket).parameters
+                                                  : held_.whole[static_cast<size_t>(bucket)];
+                     },
                  .stage_ranks = {},
                  .between_stages = &communicators_->activation()};
   const strategy::Place place =
@@ -164,13 +212,12 @@ Engine::ModelPart Engine::hold(const strategy::Strategy& strategy,
   const int tp = pipeline.scheme.tp;
   part.context.parallel = {communicators_->tensor_parallel(pipeline.tp_group(place.stage, place.lane)), tp,
                            place.t};
-  part.stage = place.stage;
-  for (int stage = 0; stage < pipeline.scheme.pp; ++stage)
-    part.stage_ranks.push_back(pipeline.rank_of(stage, place.lane, place.t));
-  part.lane = place.lane;
-  for (int lane = 0; lane < pipeline.scheme.cp; ++lane)
-    part.lane_ranks.push_back(pipeline.rank_of(place.stage, lane, place.t));
+  add_neighbours(pipeline, place, part);
   part.context.lanes = lanes_ ? &*lanes_ : nullptr;
+  if (pipeline.scheme.fsdp > 1) {
+    comm::Communicator& group = communicators_->fsdp(pipeline.fsdp_group(place.stage, place.lane, place.t));
+    held_.whole = gathered(store_, shares_.try_emplace(&group, group).first->second, pipeline, place.t);
+  }
   return part;
 }
 
@@ -207,7 +254,8 @@ ops::AllocatorUse allocator_use_since(int64_t retries_before, c10::Device device
 }  // namespace
 
 StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW* optimizer,
-                       RowFigures* rows, const std::vector<layers::HeadRows>* teacher, Updates updates) {
+                       RowFigures* rows, const std::vector<layers::HeadRows>* teacher, TrunkRows* trunk_rows,
+                       Updates updates) {
   for (const strategy::Sequence& sequence : graph.plan.sequences) {
     SLUICE_ASSERT(sequence.length_tokens <= options_.context_length,
                   base::text("a sequence of ", sequence.length_tokens, " tokens, and tables of ",
@@ -239,6 +287,7 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
                      .pull = pull,
                      .teacher = teacher,
                      .earlier = earlier_ && optimizer != nullptr ? &*earlier_ : nullptr,
+                     .rows = trunk_rows,
                      .updates = updates == Updates::kNow},
                     optimizer);
   const Waits waits_before = communicators_->waits();

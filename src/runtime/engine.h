@@ -22,6 +22,7 @@
 #include "runtime/optimizer.h"
 #include "runtime/own_work.h"
 #include "runtime/parameter_store.h"
+#include "runtime/row_link.h"
 #include "runtime/step_pull.h"
 #include "runtime/step_runner.h"
 #include "runtime/step_tokens.h"
@@ -102,16 +103,20 @@ class Engine {
   // Collective: runs one step of the graph and updates the parameters.
   // REQUIRES: the graph was built for training, `tokens` are this rank's.
   // `teacher`: what its engine's evaluation of the same plan and tokens left, if there is a distillation.
+  // `rows`: of a graph that computes a trunk.
   StepResult train(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW& optimizer,
-                   const std::vector<layers::HeadRows>* teacher = nullptr);
+                   const std::vector<layers::HeadRows>* teacher = nullptr, TrunkRows* rows = nullptr);
   // Collective: an act of a step whose last one is train(): what it adds to gradients, loss and targets
   // counts there. Its plan may be another. Nothing is updated.
-  void accumulate(const graph::StepGraph& graph, const StepTokens& tokens,
-                  const std::vector<layers::HeadRows>* teacher = nullptr);
+  StepResult accumulate(const graph::StepGraph& graph, const StepTokens& tokens,
+                        const std::vector<layers::HeadRows>* teacher = nullptr, TrunkRows* rows = nullptr);
   // The next step of training also says what products in this format would add (StepResult::errors).
   void measure_low_precision_gemms(base::GemmFormat format) { asked_ = format; }
   // Collective: forward only. REQUIRES: the graph was built for evaluation.
-  StepResult evaluate(const graph::StepGraph& graph, const StepTokens& tokens, RowFigures* rows = nullptr);
+  StepResult evaluate(const graph::StepGraph& graph, const StepTokens& tokens, RowFigures* rows = nullptr,
+                      TrunkRows* trunk_rows = nullptr);
+  // Collective, between two acts: brings rows from the one to the other, and lets go of the one's parameters.
+  ActRows carry(const RowLink& link, const ActRows& rows);
 
   // This rank's part of the model.
   struct ModelPart {
@@ -126,8 +131,8 @@ class Engine {
     int lane = 0;
   };
   // Collective: as a step of the strategy, whose links these are, would compute with it. It stays until
-  // release(), or the next step; a rank that is idle has none of it. REQUIRES: one of the candidates, which
-  // shares no parameters.
+  // release(), or the next step; a rank that is idle has none of it. Where lanes share parameters each has all of
+  // them but the experts that others have. REQUIRES: one of the candidates.
   ModelPart hold(const strategy::Strategy& strategy, const std::shared_ptr<const graph::LinkPlan>& links);
   // Lets go of them and their memory: a step may hold far less.
   void release() {
@@ -139,10 +144,9 @@ class Engine {
  private:
   enum class Updates : uint8_t { kNow, kInALaterAct };
   StepResult run(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW* optimizer,
-                 RowFigures* rows, const std::vector<layers::HeadRows>* teacher,
+                 RowFigures* rows, const std::vector<layers::HeadRows>* teacher, TrunkRows* trunk_rows,
                  Updates updates = Updates::kNow);
   const LinkWires& wires_of(const std::shared_ptr<const graph::LinkPlan>& links);
-  std::vector<CodedNumbers> room_for_differences(const graph::LinkPlan& links) const;
   void make_room_for_links(const LinkWires& wires);
   void release_buffers_of_others(const std::shared_ptr<const graph::LinkPlan>& links);
   // What a step of these links finds of parameters; it brings the rest.
@@ -169,6 +173,7 @@ class Engine {
     std::shared_ptr<const graph::LinkPlan> links;
     int64_t version = -1;
     std::vector<CodedNumbers> differences = {};
+    std::vector<at::Tensor> whole = {};  // by bucket, for hold() where lanes share parameters
   };
   Held held_;
   std::optional<EarlierActs> earlier_;  // of the step under way

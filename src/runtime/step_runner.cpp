@@ -36,6 +36,7 @@ StepRunner::StepRunner(const graph::StepGraph& graph, int rank, const StepTokens
   push_memories_ = push_memories(resources_.store);
   if (resources_.pull.holders == StepPull::Holders::kHaveTheStepBefore)
     difference_memories_ = difference_memories(resources_.store, *resources_.pull.differences);
+  if (resources_.earlier != nullptr) keep_earlier();
   const bool at_work = place_.pipeline >= 0 && !graph.links->layout.holdings(rank).empty();
   if (at_work) open_stage(tokens);
 }
@@ -56,9 +57,9 @@ void StepRunner::open_stage(const StepTokens& tokens) {
   if (const auto& narrow = pipeline_->device.low_precision)
     resources_.context.low_precision = {.format = narrow->format, .layers = narrow->layers};
   resources_.context.low_precision.errors = resources_.errors;
-  run_ = table.program.of_stage(scheme.tp, scheme.pp, place_.stage);
+  run_ = graph_.program.of_stage(scheme.tp, scheme.pp, place_.stage);
   if (scheme.fsdp > 1) open_gathered();
-  for (const int bucket : table.program.buckets_of(run_))
+  for (const int bucket : graph_.program.buckets_of(run_))
     expands_ = expands_ || table.buckets[static_cast<size_t>(bucket)].coded;
   for (int64_t position = run_.begin; position < run_.end && !gathered_ && !expands_; ++position) {
     operations_.push_back(layers::make_operation(
@@ -87,8 +88,12 @@ void StepRunner::open_gathered() {
 
 void StepRunner::open_micro_batches(const StepTokens& tokens) {
   const c10::Device device = resources_.store.options().device;
-  const model::Program& program = resources_.store.table().program;
+  const model::Program& program = graph_.program;
   size_t next = 0;  // of `tokens`
+  if (resources_.rows != nullptr) {
+    resources_.rows->end.resize(tokens.size());
+    resources_.rows->begin_gradient.resize(tokens.size());
+  }
   const std::vector<strategy::Pass>& passes = graph_.passes[static_cast<size_t>(place_.pipeline)];
   for (size_t u = 0; u < passes.size(); ++u) {
     if (pipeline_->scheme.ep > 1) travelling_.push_back(travelling_rows(passes[u]));
@@ -105,6 +110,8 @@ void StepRunner::open_micro_batches(const StepTokens& tokens) {
     if (!travelling_.empty()) batch.flow.layout.dispatched = travelling_.back();
     if (run_.begin == program.embedding()) {
       batch.flow.id_T = layers::row_values(own.tokens, batch.flow.layout, device);
+    } else if (run_.begin == program.run().begin) {
+      take_rows(batch);
     }
     if (run_.end > program.head()) {
       std::vector<int64_t> target_of_row = own.targets;
@@ -281,7 +288,7 @@ void StepRunner::operate(const Node& node, int64_t position, const Compute& comp
     compute(*batch, *operation);
     return activations_.give_back(expanded.bytes);
   }
-  const base::Interval whole = graph::at_work(resources_.store.table().program, kind, run_);
+  const base::Interval whole = graph::at_work(graph_.program, kind, run_);
   const int64_t next = kind == cost::CellKind::kForward ? position + 1 : position - 1;
   const bool last = next < whole.begin || next >= whole.end;
   const GatheredParameters::Operation own = shared_operation(kind, position);
@@ -357,7 +364,7 @@ void StepRunner::add_early_gradients(LanePart& batch, int64_t position) {
 void StepRunner::forward(const Node& node) {
   if (LanePart* batch = micro_batch(node)) use_on_current_stream(batch->flow.activation_SH);
   const base::Interval run = node.cell().run;
-  const model::Program& program = resources_.store.table().program;
+  const model::Program& program = graph_.program;
   const int64_t first_trained = program.first_trained();
   for (int64_t position = run.begin; position < run.end; ++position) {
     operate(node, position, [&](LanePart& batch, const layers::Operation& operation) {
@@ -368,6 +375,7 @@ void StepRunner::forward(const Node& node) {
       drop_unused_gradient(batch, position);
       activations_.take(flowing_bytes(batch) - flowing);
       if (position == run_.end - 1 && run_.end > program.head()) count_loss(batch);
+      if (position + 1 == program.run().end && position < program.head()) leave_rows(batch);
       if (saved == nullptr) return;
       const int64_t saved_bytes = saved->bytes();
       activations_.take(saved_bytes);
@@ -382,7 +390,30 @@ void StepRunner::forward(const Node& node) {
 
 // Nothing below the first operation that trains has a use for the gradient of its input.
 void StepRunner::drop_unused_gradient(LanePart& batch, int64_t position) {
-  if (position == resources_.store.table().program.first_trained()) batch.flow.gradient_SH.reset();
+  if (position == graph_.program.first_trained()) batch.flow.gradient_SH.reset();
+}
+
+// The trunk in front made them.
+void StepRunner::take_rows(LanePart& batch) {
+  batch.flow.activation_SH = std::move(resources_.rows->begin.at(batch.place));
+  activations_.take(flowing_bytes(batch));
+}
+
+// In training the trunk behind has made their gradients already.
+void StepRunner::leave_rows(LanePart& batch) {
+  const int64_t flowing = flowing_bytes(batch);
+  at::Tensor rows_SH = std::exchange(batch.flow.activation_SH, {});
+  if (optimizer_ == nullptr) {
+    resources_.rows->end[batch.place] = std::move(rows_SH);
+  } else {
+    batch.flow.gradient_SH = std::move(resources_.rows->end_gradient.at(batch.place));
+  }
+  activations_.take(flowing_bytes(batch) - flowing);
+}
+
+void StepRunner::leave_gradient(LanePart& batch) {
+  activations_.give_back(flowing_bytes(batch));
+  resources_.rows->begin_gradient[batch.place] = std::exchange(batch.flow.gradient_SH, {});
 }
 
 // All micro-batches' rows go with one copy of the matrix, which outlives the shard.
@@ -442,6 +473,8 @@ void StepRunner::backward_operation(const Node& node, int64_t position, LanePart
   drop_unused_gradient(batch, position);
   activations_.give_back(given_back - flowing_bytes(batch));
   if (batch.deferred[i] != nullptr) activations_.take(batch.deferred[i]->bytes());
+  const model::Program& program = graph_.program;
+  if (position == program.run().begin && position > program.embedding()) leave_gradient(batch);
 }
 
 void StepRunner::backward_weight(const Node& node) {
@@ -510,20 +543,39 @@ void StepRunner::fetch(const Node& node) {
   batch->away[i].fetch(*batch->saved[i], {activations_, host_});
 }
 
+// Whether this act makes gradients of it.
+bool StepRunner::pushes(const model::Bucket& bucket) const {
+  return bucket.trained && graph_.links->round_of_bucket[static_cast<size_t>(bucket.index)] >= 0;
+}
+
+// Pushes of this act take the place of sums that owners have. Trunks that share no bucket leave each other's there.
+void StepRunner::keep_earlier() {
+  EarlierActs& earlier = *resources_.earlier;
+  const std::vector<model::Bucket>& buckets = resources_.store.table().buckets;
+  earlier.summed.resize(buckets.size());
+  earlier.gradients.resize(buckets.size());
+  for (const model::Bucket& bucket : buckets) {
+    const auto index = static_cast<size_t>(bucket.index);
+    if (pushes(bucket) && earlier.summed[index] != 0)
+      earlier.gradients[index] = resources_.store.owner(bucket.index).gradient.clone();
+  }
+}
+
 // Adds earlier acts to this one, and leaves the sums for the next. Owners have the gradients' sums of this act.
 void StepRunner::join_earlier(std::vector<double>& own) {
   EarlierActs& earlier = *resources_.earlier;
   earlier.sums.resize(own.size());
   for (size_t i = 0; i < own.size(); ++i) own[i] += earlier.sums[i];
   earlier.sums = own;
-  const model::ParameterTable& table = resources_.store.table();
-  earlier.gradients.resize(table.buckets.size());
-  for (const model::Bucket& bucket : table.buckets) {
-    if (!bucket.trained) continue;
-    const at::Tensor& gradient = resources_.store.owner(bucket.index).gradient;
-    at::Tensor& before = earlier.gradients[static_cast<size_t>(bucket.index)];
-    if (before.defined()) gradient.add_(before);
-    if (!resources_.updates) before = gradient.clone();
+  for (const model::Bucket& bucket : resources_.store.table().buckets) {
+    const auto index = static_cast<size_t>(bucket.index);
+    if (pushes(bucket)) {
+      const at::Tensor before = std::exchange(earlier.gradients[index], {});
+      if (before.defined()) resources_.store.owner(bucket.index).gradient.add_(before);
+      earlier.summed[index] = 1;
+    }
+    SLUICE_ASSERT(!resources_.updates || !bucket.trained || earlier.summed[index] != 0,
+                  base::text("no act of the step has made gradients of bucket ", bucket.index));
   }
 }
 

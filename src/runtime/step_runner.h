@@ -18,15 +18,17 @@
 #include "runtime/link_runner.h"
 #include "runtime/offloaded_layer.h"
 #include "runtime/optimizer.h"
+#include "runtime/row_link.h"
 #include "runtime/step_pull.h"
 #include "runtime/step_tokens.h"
 
 namespace sluice::runtime {
 
-// The sums that the acts of a step have come to on this rank: forwards and backwards of one model under plans
-// of their own, of which the last one updates the parameters (HotSPa's phases).
+// The sums that the acts of a step have come to on this rank: forwards and backwards of one model, or of its
+// trunks, under plans of their own, of which the last one updates the parameters.
 struct EarlierActs {
-  std::vector<at::Tensor> gradients;  // by bucket, sums of the rank's owner slice; undefined: none yet
+  std::vector<char> summed;           // by bucket: the rank's owner slice has the gradients' sums of earlier acts
+  std::vector<at::Tensor> gradients;  // by bucket: such sums, while an act makes others in their place
   std::vector<double> sums;           // of targets, losses and what is noted beside them
 };
 
@@ -48,6 +50,7 @@ struct StepResources {
   // targets are tokens.
   const std::vector<layers::HeadRows>* teacher = nullptr;
   EarlierActs* earlier = nullptr;  // null: the step has one act
+  TrunkRows* rows = nullptr;       // null: the graph computes the whole model
   bool updates = true;             // false: another act follows
 };
 
@@ -153,6 +156,9 @@ class StepRunner final : public NodeRunner {
 
   void forward(const graph::Node& node);
   void drop_unused_gradient(LanePart& batch, int64_t position);
+  void take_rows(LanePart& batch);
+  void leave_rows(LanePart& batch);
+  void leave_gradient(LanePart& batch);
   void count_loss(LanePart& batch);
   void keep_head_rows(LanePart& batch);
   void backward(const graph::Node& node);
@@ -165,6 +171,8 @@ class StepRunner final : public NodeRunner {
   void offload(const graph::Node& node);
   void fetch(const graph::Node& node);
   void reduce_scalars();
+  bool pushes(const model::Bucket& bucket) const;
+  void keep_earlier();
   void join_earlier(std::vector<double>& own);
   int64_t row_bytes(const LanePart& batch) const;
   int64_t flowing_bytes(const LanePart& batch) const;

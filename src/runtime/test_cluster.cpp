@@ -22,6 +22,7 @@
 #include "ops/device.h"
 #include "runtime/make_executor.h"
 #include "runtime/test_teacher.h"
+#include "runtime/test_trunks.h"
 #include "strategy/pass.h"
 #include "strategy/row_schedule.h"
 #include "transport/device_transport.h"
@@ -64,141 +65,6 @@ cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node, int64_t
   options.topology = gpus_per_node;
   options.codecs = codecs;
   return cost::CostModel(options);
-}
-
-namespace {
-
-strategy::StepPlan empty_plan(int64_t step, const std::vector<strategy::Sequence>& sequences,
-                              const strategy::Strategy& strategy, int64_t max_tokens) {
-  strategy::StepPlan plan;
-  plan.step = step;
-  plan.sequences = sequences;
-  for (const strategy::Pipeline& pipeline : strategy.pipelines)
-    plan.pipelines.push_back({pipeline, max_tokens, {}});
-  return plan;
-}
-
-strategy::MicroBatchSequence micro_batch_sequence(const strategy::StepPlan& plan, size_t sequence) {
-  return strategy::micro_batch_sequence(static_cast<int32_t>(sequence), plan.sequences[sequence]);
-}
-
-// The lanes [first, first + lanes) get a micro-batch of one sequence, which gives it its number.
-void add_ring(strategy::StepPlan& plan, size_t pipeline, size_t sequence, int first, int lanes) {
-  plan.pipelines[pipeline].micro_batches.push_back({.first_lane = first,
-                                                    .lanes = lanes,
-                                                    .sequences = {micro_batch_sequence(plan, sequence)},
-                                                    .number = static_cast<int>(sequence)});
-}
-
-// The last micro-batch of a lane; null without any.
-strategy::PipelineMicroBatch* last_on(strategy::PipelinePlan& plan, int lane) {
-  const auto last =
-      std::find_if(plan.micro_batches.rbegin(), plan.micro_batches.rend(),
-                   [&](const strategy::PipelineMicroBatch& micro_batch) { return micro_batch.covers(lane); });
-  return last == plan.micro_batches.rend() ? nullptr : &*last;
-}
-
-// A whole sequence in what a lane has of a micro-batch.
-void join(strategy::PipelineMicroBatch& micro_batch, int lane, const strategy::MicroBatchSequence& sequence) {
-  if (micro_batch.lanes == 1) return micro_batch.sequences.push_back(sequence);
-  micro_batch.own.resize(static_cast<size_t>(micro_batch.lanes));
-  micro_batch.own[static_cast<size_t>(lane - micro_batch.first_lane)].push_back(sequence);
-}
-
-void add_whole(strategy::StepPlan& plan, size_t pipeline, size_t sequence, int lane) {
-  strategy::PipelinePlan& to = plan.pipelines[pipeline];
-  const strategy::MicroBatchSequence added = micro_batch_sequence(plan, sequence);
-  strategy::PipelineMicroBatch* last = last_on(to, lane);
-  if (last != nullptr && last->tokens_on(lane) + added.length_tokens <= to.max_len_tokens)
-    return join(*last, lane, added);
-  to.micro_batches.push_back({.first_lane = lane, .sequences = {added}});
-}
-
-void put_in_order(strategy::StepPlan& plan) {
-  for (strategy::PipelinePlan& pipeline : plan.pipelines)
-    pipeline.micro_batches =
-        strategy::in_injection_order(std::move(pipeline.micro_batches), pipeline.pipeline.scheme.cp);
-}
-
-}  // namespace
-
-strategy::StepPlan dealt_plan(int64_t step, const std::vector<strategy::Sequence>& sequences,
-                              const strategy::Strategy& strategy, int64_t max_tokens) {
-  strategy::StepPlan plan = empty_plan(step, sequences, strategy, max_tokens);
-  base::Rng rng(11, static_cast<uint64_t>(step));
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    const size_t pipeline = i % plan.pipelines.size();
-    const int cp = plan.pipelines[pipeline].pipeline.scheme.cp;
-    const int first = static_cast<int>(rng.below(static_cast<uint64_t>(cp)));
-    const int lanes = static_cast<int>(rng.between(1, cp - first));
-    if (lanes > 1 && sequences[i].length_tokens >= 2 * lanes && rng.below(2) == 0) {
-      add_ring(plan, pipeline, i, first, lanes);
-    } else {
-      add_whole(plan, pipeline, i, first);
-    }
-  }
-  put_in_order(plan);
-  return plan;
-}
-
-strategy::StepPlan ringed_plan(int64_t step, const std::vector<strategy::Sequence>& sequences,
-                               const strategy::Strategy& strategy, int64_t max_tokens) {
-  strategy::StepPlan plan = empty_plan(step, sequences, strategy, max_tokens);
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    const size_t pipeline = i % plan.pipelines.size();
-    const int cp = plan.pipelines[pipeline].pipeline.scheme.cp;
-    const auto lanes = static_cast<int>(std::min<int64_t>(cp, sequences[i].length_tokens / 2));
-    if (lanes > 1) add_ring(plan, pipeline, i, cp - lanes, lanes);
-    if (lanes <= 1) add_whole(plan, pipeline, i, 0);
-  }
-  put_in_order(plan);
-  return plan;
-}
-
-strategy::StepPlan uneven_plan(int64_t step, const std::vector<strategy::Sequence>& sequences,
-                               const strategy::Strategy& strategy, int64_t max_tokens) {
-  strategy::StepPlan plan = empty_plan(step, sequences, strategy, max_tokens);
-  const auto longest = std::ranges::max_element(sequences, {}, &strategy::Sequence::length_tokens);
-  const auto shared = static_cast<size_t>(longest - sequences.begin());
-  add_ring(plan, 0, shared, 0, 3);
-  for (size_t i = 0, own = 0; i < sequences.size(); ++i) {
-    if (i == shared) continue;
-    const int lane = own++ < 2 ? 1 : 2;
-    strategy::PipelinePlan& to = plan.pipelines[0];
-    const auto on_lane = std::ranges::count_if(
-        to.micro_batches, [&](const auto& micro_batch) { return micro_batch.covers(lane); });
-    if (on_lane < (lane == 1 ? 3 : 8)) {
-      to.micro_batches.push_back({.first_lane = lane, .sequences = {micro_batch_sequence(plan, i)}});
-    } else {
-      join(*last_on(to, lane), lane, micro_batch_sequence(plan, i));
-    }
-  }
-  put_in_order(plan);
-  return plan;
-}
-
-strategy::StepPlan packed_plan(int64_t step, const std::vector<strategy::Sequence>& sequences,
-                               const strategy::Strategy& strategy, int64_t max_tokens) {
-  strategy::StepPlan plan = empty_plan(step, sequences, strategy, max_tokens);
-  base::Rng rng(13, static_cast<uint64_t>(step));
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    const size_t pipeline = i % plan.pipelines.size();
-    strategy::PipelinePlan& to = plan.pipelines[pipeline];
-    const int cp = to.pipeline.scheme.cp;
-    const strategy::MicroBatchSequence added = micro_batch_sequence(plan, i);
-    if (!to.micro_batches.empty() && to.micro_batches.back().lanes > 1 &&
-        to.micro_batches.back().tokens() + (added.length_tokens + 1) / 2 <= max_tokens) {
-      to.micro_batches.back().sequences.push_back(added);
-      continue;
-    }
-    const auto most = static_cast<int>(std::min<int64_t>(cp, added.length_tokens / 2));
-    const int lanes = most > 1 ? static_cast<int>(rng.between(2, most)) : 1;
-    const int first = static_cast<int>(rng.between(0, cp - lanes));
-    if (lanes > 1) add_ring(plan, pipeline, i, first, lanes);
-    if (lanes == 1) to.micro_batches.push_back({.first_lane = first, .sequences = {added}});
-  }
-  put_in_order(plan);
-  return plan;
 }
 
 namespace {
@@ -478,6 +344,15 @@ void branch(strategy::Sequence& sequence, int branches) {
   if (left > 0) sequence.branches.push_back(left);
 }
 
+std::vector<TestTrunk> trunks_of(const RunOptions& options) {
+  std::vector<TestTrunk> trunks;
+  for (size_t i = 0; i < options.trunks.size(); ++i) {
+    trunks.push_back({options.trunks[i], options.trunk_strategies[i],
+                      options.trunk_policies.empty() ? options.policies : options.trunk_policies[i]});
+  }
+  return trunks;
+}
+
 // What one rank does; rank 0 records scalars, every rank its owner slices.
 class RankRun {
  public:
@@ -497,6 +372,10 @@ class RankRun {
     }
     for (const std::string& text : options.strategies) {
       strategies_.push_back(strategy::parse_strategy(text, options.world_size));
+    }
+    for (const std::vector<std::string>& texts : options.trunk_strategies) {
+      for (const std::string& text : texts)
+        strategies_.push_back(strategy::parse_strategy(text, options.world_size));
     }
   }
 
@@ -535,9 +414,10 @@ class RankRun {
         small_cost(table_.shape, options_.gpus_per_node, options_.device_bytes, precision(), options_.codecs)
             .options();
     machine.cut_times = options_.cut_times;
+    if (!options_.trunks.empty()) trunks_.emplace(trunks_of(options_), options_.world_size, table_, machine);
     const cost::CostModel cost(std::move(machine));
     for (int64_t step = 0; step < options_.steps; ++step) {
-      train_step(engine, cost, step);
+      trunks_ ? train_trunks_step(engine, step) : train_step(engine, cost, step);
       if (step % 3 == 0) evaluate(engine, cost, step);
     }
     record_parameters(engine.store());
@@ -554,7 +434,16 @@ class RankRun {
   // Of the batch that `seed` draws for a step, under the step's strategy.
   graph::StepGraph graph_of(const cost::CostModel& cost, int64_t step, uint64_t seed, graph::Purpose purpose,
                             int act = 0) {
-    const auto& strategy = strategies_[static_cast<size_t>(step + act) % strategies_.size()];
+    const strategy::StepPlan plan =
+        plan_of(step, seed, purpose, strategies_[static_cast<size_t>(step + act) % strategies_.size()],
+                options_.policies, act);
+    const graph::BuildOptions build{.purpose = purpose, .disabled_passes = {}, .link_plans = &link_plans_};
+    return graph::build(plan, table_, cost, options_.world_size, build);
+  }
+
+  strategy::StepPlan plan_of(int64_t step, uint64_t seed, graph::Purpose purpose,
+                             const strategy::Strategy& strategy,
+                             const std::vector<strategy::MemoryPolicy>& policies, int act = 0) const {
     std::vector<strategy::Sequence> batch = random_batch(seed, step, options_.sequences, 64);
     if (options_.acts > 1 && purpose == graph::Purpose::kTrain) batch = part_of(std::move(batch), act);
     for (strategy::Sequence& sequence : batch) {
@@ -569,12 +458,21 @@ class RankRun {
           std::make_shared<const strategy::LowPrecisionGemms>(options_.low_precision[i]);
     }
     if (options_.redundant_experts >= 0) place_experts(plan, base::Rng(17, static_cast<uint64_t>(step)));
-    set_policies(plan);
+    set_policies(plan, policies);
     for (strategy::PipelinePlan& pipeline : plan.pipelines) strategy::assign_passes(pipeline);
     set_exchanges(plan);
     strategy::validate(plan, options_.world_size);
-    const graph::BuildOptions build{.purpose = purpose, .disabled_passes = {}, .link_plans = &link_plans_};
-    return graph::build(plan, table_, cost, options_.world_size, build);
+    return plan;
+  }
+
+  // Of each trunk, for the batch that `seed` draws.
+  std::vector<TestTrunks::Act> acts_of(int64_t step, uint64_t seed, graph::Purpose purpose) {
+    return trunks_->acts(
+        step, purpose,
+        [&](const strategy::Strategy& strategy, const std::vector<strategy::MemoryPolicy>& policies) {
+          return plan_of(step, seed, purpose, strategy, policies);
+        },
+        [&](const graph::StepGraph& graph) { return tokens_of(graph); });
   }
 
   std::vector<strategy::Sequence> part_of(std::vector<strategy::Sequence> batch, int act) const {
@@ -621,10 +519,38 @@ class RankRun {
   }
 
   void evaluate(Engine& engine, const cost::CostModel& cost, int64_t step) {
-    const graph::StepGraph graph = graph_of(cost, step, 5, graph::Purpose::kEvaluate);
-    const StepResult result = engine.evaluate(graph, tokens_of(graph));
+    double loss = 0;
+    if (trunks_) {
+      const std::vector<TestTrunks::Act> acts = acts_of(step, 5, graph::Purpose::kEvaluate);
+      loss = evaluate_trunks(engine, TestTrunks::steps(acts)).step().mean_loss();
+    } else {
+      const graph::StepGraph graph = graph_of(cost, step, 5, graph::Purpose::kEvaluate);
+      loss = engine.evaluate(graph, tokens_of(graph)).mean_loss();
+    }
     const std::lock_guard lock(mutex_);
-    if (rank_ == 0) record_.evaluated_losses.push_back(result.mean_loss());
+    if (rank_ == 0) record_.evaluated_losses.push_back(loss);
+  }
+
+  AdamW optimizer_of(int64_t step) const {
+    AdamW optimizer;
+    optimizer.moe_router_bias_update_rate = options_.moe_router_bias_update_rate;
+    optimizer.lr = 3e-3;
+    optimizer.muon = options_.muon;
+    optimizer.update = step + 1;
+    return optimizer;
+  }
+
+  void train_trunks_step(Engine& engine, int64_t step) {
+    const std::vector<TestTrunks::Act> acts = acts_of(step, 3, graph::Purpose::kTrain);
+    const TrunksResult result = train_trunks(engine, TestTrunks::steps(acts), optimizer_of(step));
+    const std::lock_guard lock(mutex_);
+    if (step == 0) trunks_->expect_proved(acts, result, rank_);
+    record_.row_bytes.resize(static_cast<size_t>(options_.steps));
+    for (const TrunkAct& act : result.acts) record_.row_bytes[static_cast<size_t>(step)] += act.row_bytes;
+    if (rank_ != 0) return;
+    record_.expected_row_bytes.push_back(trunks_->row_bytes(acts));
+    record_.losses.push_back(result.step().mean_loss());
+    record_.gradient_norms.push_back(result.step().gradient_norm);
   }
 
   void train_step(Engine& engine, const cost::CostModel& cost, int64_t step) {
@@ -633,11 +559,7 @@ class RankRun {
       engine.accumulate(earlier, tokens_of(earlier));
     }
     const graph::StepGraph graph = graph_of(cost, step, 3, graph::Purpose::kTrain, options_.acts - 1);
-    AdamW optimizer;
-    optimizer.moe_router_bias_update_rate = options_.moe_router_bias_update_rate;
-    optimizer.lr = 3e-3;
-    optimizer.muon = options_.muon;
-    optimizer.update = step + 1;
+    const AdamW optimizer = optimizer_of(step);
     const StepTokens tokens = tokens_of(graph);
     std::vector<layers::HeadRows> teacher;
     if (teacher_) teacher = teacher_->rows(graph, tokens);
@@ -705,11 +627,11 @@ class RankRun {
     }
   }
 
-  void set_policies(strategy::StepPlan& plan) const {
-    if (options_.policies.empty()) return;
+  static void set_policies(strategy::StepPlan& plan, const std::vector<strategy::MemoryPolicy>& policies) {
+    if (policies.empty()) return;
     for (strategy::PipelinePlan& pipeline : plan.pipelines) {
       for (size_t i = 0; i < pipeline.micro_batches.size(); ++i)
-        pipeline.micro_batches[i].memory = options_.policies[i % options_.policies.size()];
+        pipeline.micro_batches[i].memory = policies[i % policies.size()];
     }
   }
 
@@ -759,6 +681,7 @@ class RankRun {
   std::vector<strategy::Strategy> strategies_;
   graph::LinkPlans link_plans_;
   std::optional<TestTeacher> teacher_;
+  std::optional<TestTrunks> trunks_;
 };
 
 }  // namespace

@@ -92,6 +92,9 @@ struct RunRecord {
   std::vector<std::vector<int64_t>> peak_bytes;
   std::vector<std::vector<int64_t>> predicted_peak_bytes;
   std::vector<std::vector<int64_t>> host_peak_bytes;
+  // Of models of several trunks, what row links carried between ranks in the step, and what theory says.
+  std::vector<int64_t> row_bytes;
+  std::vector<int64_t> expected_row_bytes;
 };
 
 struct RunOptions {
@@ -107,6 +110,11 @@ struct RunOptions {
   // Of a step, each of part of its sequences, the shortest first, act i of step s under strategies[(s + i) mod
   // size].
   int acts = 1;
+  // The model's trunks, front to back; empty: it is one. Trunk i has strategies of its own, of which step s uses
+  // trunk_strategies[i][s mod size], and memory policies, as `policies` are.
+  std::vector<base::Interval> trunks = {};
+  std::vector<std::vector<std::string>> trunk_strategies = {};
+  std::vector<std::vector<strategy::MemoryPolicy>> trunk_policies = {};
   int64_t sequences = 9;    // of a step
   int branches = 0;         // at most, of some sequences
   int64_t loss_one_in = 1;  // as of made_up_tokens
