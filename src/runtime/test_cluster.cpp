@@ -410,13 +410,14 @@ class RankRun {
           strategies_, transport_ != nullptr ? *transport_ : *host_, engine, engine_options);
     }
     if (options_.nudge > 0) nudge(engine.store());
+    if (options_.from != nullptr) set_owned(*options_.from, engine.store());
     cost::CostModel::Options machine =
         small_cost(table_.shape, options_.gpus_per_node, options_.device_bytes, precision(), options_.codecs)
             .options();
     machine.cut_times = options_.cut_times;
     if (!options_.trunks.empty()) trunks_.emplace(trunks_of(options_), options_.world_size, table_, machine);
     const cost::CostModel cost(std::move(machine));
-    for (int64_t step = 0; step < options_.steps; ++step) {
+    for (int64_t step = options_.first_step; step < options_.steps; ++step) {
       trunks_ ? train_trunks_step(engine, step) : train_step(engine, cost, step);
       if (step % 3 == 0) evaluate(engine, cost, step);
     }
@@ -652,8 +653,12 @@ class RankRun {
     }
   }
 
-  void record_parameters(const ParameterStore& store) {
+  void record_parameters(ParameterStore& store) {
     const std::lock_guard lock(mutex_);
+    const bool coded = std::ranges::any_of(table_.buckets, &model::Bucket::coded);
+    const bool plain = options_.moments == base::MomentFormat::kWide && options_.masters == Masters::kWide;
+    if (options_.dtype == comm::DType::kFloat64 && plain && !coded && device_.is_cpu())
+      record_owned(store, record_.owned);
     for (const model::Bucket& bucket : table_.buckets) {
       if (bucket.coded) continue;  // words may be no numbers
       const OwnerSlice& slice = store.owner(bucket.index);

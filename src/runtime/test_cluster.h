@@ -15,6 +15,7 @@
 #include "model/parameters.h"
 #include "model/test_shape.h"
 #include "runtime/engine.h"
+#include "runtime/test_owned_state.h"
 #include "runtime/test_tokens.h"
 #include "strategy/step_plan.h"
 
@@ -92,6 +93,7 @@ struct RunRecord {
   std::vector<std::vector<int64_t>> peak_bytes;
   std::vector<std::vector<int64_t>> predicted_peak_bytes;
   std::vector<std::vector<int64_t>> host_peak_bytes;
+  OwnedState owned;  // behind the last step; in FP64 where nothing is coded
   // Of models of several trunks, what row links carried between ranks in the step, and what theory says.
   std::vector<int64_t> row_bytes;
   std::vector<int64_t> expected_row_bytes;
@@ -107,6 +109,8 @@ struct RunOptions {
       plan = dealt_plan;
   int64_t device_bytes = kAmpleBytes;
   int64_t steps = usual_steps();
+  int64_t first_step = 0;
+  const OwnedState* from = nullptr;  // what the first step finds; null: a new model
   // Of a step, each of part of its sequences, the shortest first, act i of step s under strategies[(s + i) mod
   // size].
   int acts = 1;

@@ -126,6 +126,28 @@ TEST_F(Trunks, WhoseFirstIsFrozenLearnWithoutIt) {
   expect_rows_by_formula(record);
 }
 
+// As behind a lost rank, or from a checkpoint: owners have all that acts leave from step to step.
+TEST_F(Trunks, ContinueOnOtherRanksUnderOtherPairs) {
+  constexpr int64_t kSteps = 8, kLost = 4;
+  RunOptions whole;
+  whole.steps = kSteps;
+  const RunRecord one = run_in_process(whole);
+  RunOptions before = two_trunks({"2x<2,1,1>", "<1,1,4,4>"}, {"<1,2,2>", "<1,1,2> + <2,1,1>"});
+  before.steps = kLost;
+  RunRecord all = run_in_process(before);
+  RunOptions behind = two_trunks({"<1,1,3,3>", "<3,1,1>"}, {"3x<1,1,1>", "<1,2,1> + <1,1,1>"}, 3);
+  behind.steps = kSteps;
+  behind.first_step = kLost;
+  behind.from = &all.owned;
+  const RunRecord rest = run_in_process(behind);
+  all.losses.insert(all.losses.end(), rest.losses.begin(), rest.losses.end());
+  all.gradient_norms.insert(all.gradient_norms.end(), rest.gradient_norms.begin(), rest.gradient_norms.end());
+  all.evaluated_losses.insert(all.evaluated_losses.end(), rest.evaluated_losses.begin(),
+                              rest.evaluated_losses.end());
+  all.parameters = rest.parameters;
+  expect_equal(all, one, 1e-11, 1e-11);
+}
+
 TEST_F(Trunks, OfAMixtureWhoseExpertsLanesDivide) {
   RunOptions whole;
   whole.shape.experts = {.count = 4, .per_token = 2, .hidden = 8, .normalised = true};

@@ -1,0 +1,19 @@
+// For tests: what all ranks own, as a checkpoint would have it, in memory.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "runtime/parameter_store.h"
+
+namespace sluice::runtime {
+
+// By bucket: masters and both moments, of all its elements. REQUIRES: in FP64, nothing coded.
+using OwnedState = std::vector<std::array<std::vector<double>, 3>>;
+
+// Adds this rank's part.
+void record_owned(ParameterStore& store, OwnedState& state);
+// Takes this rank's part, whatever ranks recorded it.
+void set_owned(const OwnedState& state, ParameterStore& store);
+
+}  // namespace sluice::runtime
