@@ -89,20 +89,36 @@ def agents(args):
 LOADS = {"lengths apart": lengths_apart, "agents": agents}
 
 
-def say_sluice(args, folder, prompts):
+DIVIDED = "<1,1,2,2,2>"  # two lanes, each with half of every layer's experts
+
+
+def say_sluice(args, folder, prompts, *options, threads=None):
     from subprocess import run
     scratch = Path(tempfile.mkdtemp(dir=folder))
     (scratch / "prompts.jsonl").write_text("".join(json.dumps({"ids": prompt}) + "\n" for prompt in prompts))
     done = run([os.path.abspath(args.sluice), "generate", "--model", str(folder), "--prompts", str(scratch / "prompts.jsonl"),
-                "--out", str(scratch / "said.jsonl"), "--tokens", str(args.tokens), "--threads", str(args.threads),
-                "--device", "cpu", "--predict"], capture_output=True, text=True)
+                "--out", str(scratch / "said.jsonl"), "--tokens", str(args.tokens), "--threads", str(threads or args.threads),
+                "--device", "cpu", *(options or ["--predict"])], capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(done.stderr)
     said = [json.loads(line)["ids"] for line in (scratch / "said.jsonl").read_text().splitlines()]
     # From the first pass to the last, as the loops below are timed.
     taken = seconds(re.search(r"generating: done in (.*)", done.stderr).group(1))
-    PREDICTED.append(seconds(re.search(r"which should take (.*) and took", done.stderr).group(1)) / taken)
+    if not options:
+        PREDICTED.append(seconds(re.search(r"which should take (.*) and took", done.stderr).group(1)) / taken)
     return said, taken
+
+
+def divided(args, folder, prompts):
+    """Experts on two ranks, which is for mixtures that one doesn't hold: tokens a second beside one rank's, and whose ids are the same."""
+    one, two = [], []
+    for _ in range(args.rounds):
+        alone, taken = say_sluice(args, folder, prompts)
+        one.append(sum(map(len, alone)) / taken)
+        said, taken = say_sluice(args, folder, prompts, "--nproc", "2", "--strategy", DIVIDED, threads=max(1, args.threads // 2))
+        two.append(sum(map(len, said)) / taken)
+    return {"strategy": DIVIDED, "tokens_per_s": spread(two, 0), "ratio_over_one_rank": spread([b / a for a, b in zip(one, two)], 2),
+            "texts_with_the_same_ids": round(same_share(alone, said), 3)}
 
 
 def seconds(duration):
@@ -159,7 +175,8 @@ def compare(args, name, load, folder):
     ratios = [ours / max(theirs) for ours, *theirs in zip(rates["sluice"], *(rates[system] for system in others))] if others else []
     lengths = sorted(map(len, prompts))
     return {"model": name, "load": load, "prompts": len(lengths), "prompt_tokens": [lengths[0], lengths[-1]], "tokens_per_s": {system: spread(rates[system], 0) for system in args.systems},
-            **({"ratio_over_better": spread(ratios, 2)} if ratios else {}), "goal": GOAL, "predicted_over_taken": spread(PREDICTED, 3), "texts_with_the_same_ids": same}
+            **({"ratio_over_better": spread(ratios, 2)} if ratios else {}), "goal": GOAL, "predicted_over_taken": spread(PREDICTED, 3), "texts_with_the_same_ids": same,
+            **({"experts_divided": divided(args, folder, prompts)} if MODELS[name] else {})}
 
 
 def options():

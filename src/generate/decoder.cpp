@@ -126,9 +126,11 @@ layers::RowLayout Decoder::layout_of(std::span<const inference::ScheduledTokens>
     for (const inference::ScheduledTokens& scheduled : pieces)
       paged.push_back(
           {scheduled.end - scheduled.begin, scheduled.begin, scheduled.kv_blocks, scheduled.slot});
-    return layers::kv_block_row_layout(paged,
-                                       {model_.lanes.members, model_.lanes.own, inference::kKvBlockTokens},
-                                       cache_, tp, model_.like.device(), reach);
+    layers::RowLayout layout = layers::kv_block_row_layout(
+        paged, {model_.lanes.members, model_.lanes.own, inference::kKvBlockTokens}, cache_, tp,
+        model_.like.device(), reach);
+    layout.dispatched = dispatched_rows(layout.cached.lanes);
+    return layout;
   }
   std::vector<layers::CachedPiece> cached;
   for (const inference::ScheduledTokens& scheduled : pieces) {
@@ -139,6 +141,19 @@ layers::RowLayout Decoder::layout_of(std::span<const inference::ScheduledTokens>
                       .slot = scheduled.slot});
   }
   return layers::cached_row_layout(cached, cache_, tp, model_.like.device(), reach);
+}
+
+// Of the lanes that divide experts with this one. Rows of a lane are rounded up to a multiple of tp.
+layers::DispatchedRows Decoder::dispatched_rows(const layers::CacheOfLanes& lanes) const {
+  const int tp = model_.context.parallel.tp, divided = model_.context.experts.lanes;
+  layers::DispatchedRows rows{.members = {}, .rows = {}, .keeps = false};
+  if (divided == 1) return rows;
+  const int first = model_.lanes.own / divided * divided;
+  for (int lane = first; lane < first + divided; ++lane) {
+    rows.members.push_back(model_.lanes.members[static_cast<size_t>(lane)]);
+    rows.rows.push_back((lanes.rows[static_cast<size_t>(lane)].size() + tp - 1) / tp * tp);
+  }
+  return rows;
 }
 
 at::Tensor Decoder::rows_of(const layers::RowLayout& layout, const at::Tensor& x_TH,

@@ -1,6 +1,6 @@
 // The model, forward only, on the next tokens of many texts at once, whose earlier tokens' keys and values
 // stay. Several ranks may have it between them: TP ranks cut its layers, stages of a pipeline have some of
-// them each, lanes have all of it and some of the cache each. All of these have the same texts and go through
+// them each, lanes have all of it, or all but the experts of other lanes, and some of the cache each. All of these have the same texts and go through
 // the same passes.
 #pragma once
 
@@ -119,6 +119,7 @@ class Decoder {
   std::vector<PromptLogprob> scores_of(const at::Tensor& x_RH, const ForwardPass& pass) const;
 
   layers::RowLayout layout_of(std::span<const inference::ScheduledTokens> pieces) const;
+  layers::DispatchedRows dispatched_rows(const layers::CacheOfLanes& lanes) const;
   // The rows of a pass that this rank has: all, or those of its lane.
   base::Interval own_rows(const ForwardPass& pass) const;
   layers::AdapterMask adapter_rows_of(const ForwardPass& pass) const;

@@ -50,9 +50,11 @@ class Model {
   }
 
   // What a rank has of it, TP ranks being neighbours.
-  ModelShard part(int tp, int t, comm::Communicator* tensor_parallel, const Stages& stages) const {
+  ModelShard part(int tp, int t, comm::Communicator* tensor_parallel, const Stages& stages,
+                  const layers::ExpertLanes& experts = {}) const {
     layers::LayerContext context = context_;
     context.parallel = {tensor_parallel, tp, t};
+    context.experts = experts;
     const auto weights = [this, cut = context.cut(/*layer=*/-1)](int bucket) {
       const base::IntervalSet shard = model::shard_of(table_.buckets[static_cast<size_t>(bucket)], cut);
       std::vector<at::Tensor> parts;
@@ -282,7 +284,8 @@ std::vector<std::vector<Output>> say_all_on(const Model& model, const strategy::
       const Stages stages =
           pp > 1 ? Stages{.group = between_stages.get(), .members = stage_ranks, .own = stage} : Stages{};
       layers::LaneChannel channel(*between_lanes);
-      ModelShard part = model.part(tp, t, tensor_parallel.get(), stages);
+      ModelShard part = model.part(tp, t, tensor_parallel.get(), stages,
+                                   {scheme.ep, lane - scheme.first_of_ep_group(lane)});
       part.context.lanes = &channel;
       if (cp > 1) part.lanes = {lane_ranks, lane};
       output[static_cast<size_t>(rank)] = say_all(part, asked);
@@ -307,17 +310,10 @@ TEST_P(Families, SayTheSameOnAnyRanks) {
     return output.tokens.size() == 2;
   };
   const std::vector<Output> alone = say_all(model.whole(), asked);
-  for (const auto& [tp, pp, cp] : {std::tuple(2, 1, 1),
-                                   {1, 3, 1},
-                                   {2, 2, 1},
-                                   {1, 2, 1},
-                                   {1, 1, 2},
-                                   {1, 1, 3},
-                                   {2, 1, 2},
-                                   {1, 2, 2},
-                                   {1, 1, 8}}) {
-    const strategy::Scheme scheme{.tp = tp, .pp = pp, .cp = cp};
-    if (!model::tp_fault(shape_, tp).empty()) continue;
+  for (const char* text : {"<2,1,1>", "<1,3,1>", "<2,2,1>", "<1,2,1>", "<1,1,2>", "<1,1,3>", "<2,1,2>", "<1,2,2>",
+                           "<1,1,8>", "<1,1,2,2,2>", "<1,1,4,4,2>", "<1,1,3,3,3>", "<2,1,2,2,2>"}) {
+    const strategy::Scheme scheme = strategy::parse_scheme(text);
+    if (!model::cut_fault(shape_, scheme.tp, scheme.pp, scheme.ep).empty()) continue;
     SCOPED_TRACE(to_text(scheme));
     for (const std::vector<Output>& output : say_all_on(model, scheme, asked)) {
       ASSERT_EQ(output.size(), alone.size());

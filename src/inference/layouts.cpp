@@ -31,10 +31,11 @@ std::vector<RequestLengths> dealt(std::span<const RequestLengths> load, int pipe
 }  // namespace
 
 std::string lanes_fault(const strategy::Scheme& scheme) {
-  if (scheme.fsdp == 1) return "";
+  if (scheme.fsdp == 1 || scheme.ep > 1) return "";
   return base::text(to_text(scheme), " has ", scheme.cp,
                     " lanes, which share parameters: texts are said by lanes that have them each, as <",
-                    scheme.tp, ",", scheme.pp, ",", scheme.cp, "> does");
+                    scheme.tp, ",", scheme.pp, ",", scheme.cp, "> does, or that divide experts alone, as <",
+                    scheme.tp, ",", scheme.pp, ",", scheme.cp, ",", scheme.cp, ",", scheme.cp, "> does");
 }
 
 int64_t parameter_bytes(const cost::CostModel& cost, const strategy::Scheme& scheme) {
@@ -42,8 +43,14 @@ int64_t parameter_bytes(const cost::CostModel& cost, const strategy::Scheme& sch
   int64_t fullest = 0;
   for (int stage = 0; stage < scheme.pp; ++stage) {
     int64_t elements = 0;
-    for (const int bucket : cost.program().buckets_of(cost.stage_run(scheme, stage)))
-      elements += cost::bucket_elements(cost.program(), memory, bucket, scheme.tp);
+    for (const int bucket : cost.program().buckets_of(cost.stage_run(scheme, stage))) {
+      const int64_t whole = cost::bucket_elements(cost.program(), memory, bucket, scheme.tp);
+      const bool of_experts = cost.program().buckets()[static_cast<size_t>(bucket)].of_experts;
+      const int64_t own = of_experts ? cost.in_expert_slots(scheme, whole) : whole;
+      // Parts come from the owners first, and stay while all are gathered from them.
+      const int lanes = of_experts ? scheme.expert_fsdp() : scheme.fsdp;
+      elements += own + (lanes > 1 ? (own + lanes - 1) / lanes : 0);
+    }
     fullest = std::max(fullest, elements);
   }
   return fullest * memory.element_bytes;
@@ -65,6 +72,24 @@ SchedulerOptions scheduler_options(const ModelSharding& cut, const KvCacheBudget
           .shares_prompts = !states};
 }
 
+namespace {
+
+// What no TP degree or stages hold may fit where lanes have some of the experts each.
+void add_divided_experts(const cost::CostModel& cost, int world_size, int64_t room_bytes,
+                         std::vector<strategy::Scheme>& schemes) {
+  const model::Shape& shape = cost.options().shape;
+  for (int tp = 1; tp <= world_size && world_size % tp == 0; tp *= 2) {
+    if (!model::tp_fault(shape, tp).empty()) break;
+    for (int lanes = 2; tp * lanes <= world_size && world_size % (tp * lanes) == 0; lanes *= 2) {
+      const strategy::Scheme scheme{.tp = tp, .cp = lanes, .fsdp = lanes, .ep = lanes};
+      const bool divides = shape.experts.count > 0 && model::experts_fault(shape, lanes).empty();
+      if (divides && parameter_bytes(cost, scheme) < room_bytes) schemes.push_back(scheme);
+    }
+  }
+}
+
+}  // namespace
+
 std::vector<strategy::Scheme> generation_schemes(const cost::CostModel& cost, int world_size,
                                                  int64_t room_bytes) {
   const model::Shape& shape = cost.options().shape;
@@ -85,6 +110,7 @@ std::vector<strategy::Scheme> generation_schemes(const cost::CostModel& cost, in
       if (bytes < parameter_bytes(cost, least)) least = scheme;
     }
   }
+  if (schemes.empty()) add_divided_experts(cost, world_size, room_bytes, schemes);
   if (schemes.empty()) schemes.push_back(least);
   // TP inside a node first.
   std::ranges::sort(schemes, {}, [](const strategy::Scheme& scheme) {
@@ -128,7 +154,7 @@ std::vector<GenerationLayout> generation_layouts(const cost::CostModel& cost,
                                                  int most_pipelines) {
   std::vector<GenerationLayout> layouts;
   for (const strategy::Scheme& scheme : schemes) {
-    if (!cost.decodes(scheme) || (scheme.cp > 1 && longest_of(load) < kLongSequenceTokens)) continue;
+    if (!cost.decodes(scheme) || (scheme.cp > 1 && scheme.ep == 1 && longest_of(load) < kLongSequenceTokens)) continue;
     const int64_t held = scheduler_options(cut_of(cost, scheme), room, 1, longest_of(load)).kv_blocks;
     if (held < kv_blocks_for(longest_of(load) - 1)) continue;
     layouts.push_back(simulate_generation(cost, scheme, load, room, world_size, most_pipelines));

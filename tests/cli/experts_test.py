@@ -84,6 +84,28 @@ class Balance(CommandTest):
                     self.assertLess(abs(own[key] - other[key]), 1e-11 * abs(other[key]), (name, key, own["step"]))
         self.assertGreater(runs["copied"][-1]["pull_bytes"], runs["in_order"][-1]["pull_bytes"])
 
+    def test_lanes_that_divide_experts_generate_what_one_rank_does(self):
+        """Ids, and log-probabilities to 1e-11, where each lane has its part of the experts alone."""
+        prompts = self.folder / "prompts.jsonl"
+        prompts.write_text("".join(json.dumps({"ids": [3 + (7 * i + j) % 40 for j in range(length)]}) + "\n"
+                                   for i, length in enumerate((1, 5, 30, 9, 2))))
+
+        def generated(name, *arguments):
+            self.done("generate", "--model", MODEL, "--prompts", prompts, "--out", self.folder / name, "--tokens", 20,
+                      "--dtype", "float64", "--threads", 1, "--temperature", 0.9, "--samples", 2, "--seed", 3, *arguments)
+            return [json.loads(line) for line in (self.folder / name).read_text().splitlines()]
+        alone = generated("alone.jsonl")
+        for ranks, strategy in ((2, "<1,1,2,2,2>"), (4, "<1,1,4,4,4>"), (4, "<1,1,4,4,2>"), (4, "<2,1,2,2,2>"), (4, "2x<1,1,2,2,2>")):
+            with self.subTest(strategy):
+                for ours, theirs in zip(generated("divided.jsonl", "--nproc", ranks, "--strategy", strategy), alone, strict=True):
+                    self.assertEqual(ours["ids"], theirs["ids"])
+                    for own, other in zip(ours["logprobs"], theirs["logprobs"], strict=True):
+                        self.assertAlmostEqual(own, other, delta=1e-11)
+        refused = call("generate", "--model", MODEL, "--prompts", prompts, "--out", self.folder / "refused.jsonl", "--nproc", 2,
+                       "--strategy", "<1,1,2,2>")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("or that divide experts alone, as <1,1,2,2,2> does", refused.stderr)
+
     def test_more_copies_than_experts_are_refused(self):
         refused = call("train", "--config", self.config, "--set", "parallel.redundant_experts=5")
         self.assertEqual(refused.returncode, 2)

@@ -183,19 +183,23 @@ class Reinforcement(CommandTest):
         self.train("half", 2, train__steps=3, checkpoint__every=3)
         self.assert_same(self.train("half", 3, "--resume", "auto", checkpoint__every=3))
 
-    def test_a_lost_rank_costs_nothing_but_time(self):
-        process = subprocess.Popen([SLUICE, *map(str, self.arguments("lost", 3, elastic__snapshot_every=1, train__steps=40))],
-                                   stderr=subprocess.PIPE, text=True)
-        log = ""
-        for line in process.stderr:
-            log += line
-            if re.search(r"step 8/", line):
-                os.kill(a_worker(process.pid), signal.SIGKILL)
-                break
-        log += process.stderr.read()
-        self.assertEqual(process.wait(), 0, log)
+    def lose_a_rank(self, name, **settings):
+        """One of three, behind step 8."""
+        command = [SLUICE, *map(str, self.arguments(name, 3, elastic__snapshot_every=1, **settings))]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            log = ""
+            for line in process.stderr:
+                log += line
+                if re.search(r"step 8/", line):
+                    os.kill(a_worker(process.pid), signal.SIGKILL)
+                    break
+            log += process.stderr.read()
+        self.assertEqual(process.returncode, 0, log)
         self.assertIn("membership", log)
-        self.assert_same(self.lines("lost"), expected=self.train("unlost", 1, train__steps=40))
+        return self.lines(name)
+
+    def test_a_lost_rank_costs_nothing_but_time(self):
+        self.assert_same(self.lose_a_rank("lost", train__steps=40), expected=self.train("unlost", 1, train__steps=40))
 
     def test_evaluations_do_not_change_what_rollouts_are_planned_by(self):
         runs = [self.train(name, 2, train__eval_every=every, parallel__strategies='["1x<2,1,1>"]')
@@ -256,6 +260,33 @@ class Reinforcement(CommandTest):
                 ({"rl__algorithm": '"dpo"'}, "rl.rejected is empty")):
             with self.subTest(told):
                 self.assertIn(told, self.refused(**settings))
+
+
+class DividedExperts(CommandTest):
+    """Rollouts of a mixture whose experts lanes have between them, in updates and in rollouts."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        write_problems(cls)
+        (cls.folder / "low.py").write_text(LOW)
+        model = f'[model]\nhf = "{TESTS}/data/parity/glm4_moe"\n'
+        (cls.folder / "run.toml").write_text(re.sub(r"\[model\].*?(?=\[data\])", model, CONFIG.format(folder=cls.folder),
+                                                    flags=re.DOTALL).replace("steps = 6", "steps = 4"))
+
+    arguments = classmethod(Reinforcement.arguments.__func__)
+    lines = classmethod(Reinforcement.lines.__func__)
+    train = classmethod(Reinforcement.train.__func__)
+    assert_same = Reinforcement.assert_same
+
+    def test_rollouts_and_updates_are_one_ranks(self):
+        expected = self.train("one", 1)
+        for ranks, updates, rollouts in ((4, "4x<1,1,1>", "<1,1,4,4,4>"), (4, "<1,1,4,4,2>", "2x<1,1,2,2,2>"),
+                                         (2, "<1,1,2,2,2>", "<1,1,2,2,2>")):
+            with self.subTest(rollouts):
+                self.assert_same(self.train(f"run_{ranks}_{rollouts}".replace("<", "").replace(">", ""), ranks,
+                                            parallel__strategies=f'["{updates}"]', rl__rollout_strategy=f'"{rollouts}"'),
+                                 expected=expected)
 
 
 class Preferences(CommandTest):
