@@ -8,8 +8,6 @@
 namespace sluice::cli {
 namespace {
 
-constexpr const char* kTeacher = "teacher.hf";
-
 int64_t fullest_bytes(const graph::StepGraph& graph, const cost::CostModel& cost,
                       const std::vector<int64_t>& more = {}) {
   int64_t most = 0;
@@ -27,9 +25,7 @@ std::string named(const session::OtherModel& model) {
 
 Acts::Acts(const Planning& planning) : planning_(planning) {
   for (const session::TrunkPlanning& trunk : planning.others) {
-    if (trunk.model.key == kTeacher)
-      earlier_.emplace(
-          session::EarlierAct{trunk.table, trunk.planner.cost(), teacher_links_, trunk.beside_bytes});
+    if (trunk.model.leaves_rows) earlier_.emplace(session::earlier_act(trunk, teacher_links_));
   }
 }
 
@@ -52,11 +48,11 @@ std::string Acts::text(const session::BuiltStep& built, const std::vector<sessio
   std::vector<int64_t> kept;
   int64_t all_ns = built.graph.makespan_ns;
   for (const session::TrunkPlanning& trunk : planning_.others) {
-    if (trunk.model.key == kTeacher) {
+    if (trunk.model.leaves_rows) {
       kept = session::kept_bytes(*earlier_, built.graph, cost.options().memory);
       lines.push_back({named(trunk.model), built.earlier->makespan_ns,
                        fullest_bytes(*built.earlier, trunk.planner.cost(),
-                                     session::row_bytes(*earlier_, built.graph, cost.options().memory)) +
+                                     session::left_bytes(*earlier_, built.graph, cost.options().memory)) +
                            trunk.beside_bytes});
     } else {
       lines.push_back(line_of(trunk, built.plan.step, answers));

@@ -13,6 +13,7 @@
 #include "base/gemm_format.h"
 #include "base/moment_format.h"
 #include "corpus/sampler.h"
+#include "model/head_chunk_rows.h"
 #include "model/shape.h"
 #include "strategy/cluster.h"
 #include "strategy/wire_codec.h"
@@ -169,8 +170,8 @@ struct HeadConfig {
   bool labelled() const { return kind != HeadUse::kNone && !pairs(); }
 };
 
-// The part of a teacher's distribution that a student learns (layers/distillation.h).
-enum class Divergence : uint8_t { kForwardKl, kReverseKl, kJsd };
+// The part of a teacher's distribution that a student learns.
+using model::Divergence;
 
 struct TeacherConfig {
   std::string hf;  // its Hugging Face folder; empty: the documents' tokens are what is learnt

@@ -2,10 +2,13 @@
 #include "layers/distillation.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/logaddexp.h>
 #include <ATen/ops/logsumexp.h>
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 namespace sluice::layers {
 namespace {
@@ -21,9 +24,17 @@ void to_log_softmax(const TensorParallel& parallel, const at::Tensor& logits_CV)
   logits_CV.sub_(total_C1);
 }
 
-// Over the whole vocabulary, in double; shards are added in order.
+// Over the whole vocabulary, in double; shards are added in order. A sum in double makes a copy of what it adds, so a
+// few rows are added at a time.
 at::Tensor row_sum(const TensorParallel& parallel, const at::Tensor& term_CV) {
-  const at::Tensor own_C1 = term_CV.sum({1}, /*keepdim=*/true, at::kDouble);
+  constexpr int64_t kRowsAtOnce = 8;
+  std::vector<at::Tensor> sums;
+  for (int64_t row = 0; row < term_CV.size(0); row += kRowsAtOnce) {
+    const int64_t rows = std::min(kRowsAtOnce, term_CV.size(0) - row);
+    sums.push_back(term_CV.narrow(0, row, rows).sum({1}, /*keepdim=*/true, at::kDouble));
+  }
+  const at::Tensor own_C1 =
+      sums.empty() ? term_CV.sum({1}, /*keepdim=*/true, at::kDouble) : at::cat(sums, 0);
   return parallel.tp > 1 ? of_all_shards(parallel, own_C1).sum(0) : own_C1;
 }
 

@@ -8,15 +8,11 @@
 #include <cstdint>
 
 #include "layers/tensor_parallel.h"
+#include "model/head_chunk_rows.h"
 
 namespace sluice::layers {
 
-// p: the teacher's distribution, q: the trained model's.
-enum class Divergence : uint8_t {
-  kForwardKl,  // KL(p ‖ q)
-  kReverseKl,  // KL(q ‖ p)
-  kJsd,        // β KL(p ‖ m) + (1 − β) KL(q ‖ m), m = β p + (1 − β) q (GKD, equation 1)
-};
+using model::Divergence;
 
 struct Distillation {
   Divergence divergence = Divergence::kForwardKl;
@@ -42,7 +38,7 @@ struct DistilledRows {
 };
 
 // Takes a chunk of rows; logits are float or double and are overwritten. Collective over the TP ranks. Has
-// model::kDistilledLogitCopies tensors as large as the logits at one time.
+// model::distilled_logit_copies() tensors as large as the logits at one time.
 DistilledRows distill(const Distillation& distillation, const TensorParallel& parallel,
                       const at::Tensor& logits_CV, const at::Tensor& teacher_CV);
 

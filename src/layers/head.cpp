@@ -199,7 +199,11 @@ Targets targets(const std::vector<int64_t>& target_of_row, const TensorParallel&
 int64_t head_chunk_rows(const LayerContext& context, const HeadParameters& weights, int64_t logit_bytes) {
   // The largest shard's width, so that all ranks cut the rows alike.
   const int64_t width = (weights.kind->output.rows() + context.parallel.tp - 1) / context.parallel.tp;
-  int64_t copies = context.distillation ? model::kDistilledLogitCopies : 1;
+  int64_t copies = 1;
+  if (context.distillation) {
+    copies = model::distilled_logit_copies(context.distillation->divergence);
+    logit_bytes = std::max<int64_t>(4, logit_bytes);  // a divergence's are wide on every device
+  }
   if (weights.kind->cap > 0) ++copies;  // the cap's derivative lies beside them
   return std::max(model::kLeastHeadChunkRows, context.logits_chunk_bytes / (width * logit_bytes * copies));
 }

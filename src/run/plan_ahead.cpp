@@ -51,7 +51,7 @@ void predict_memory(const StepInputs& inputs, PreparedStep& prepared) {
   if (prepared.earlier) {
     const session::EarlierAct& act = *inputs.earlier;
     kept = session::kept_bytes(act, prepared.graph, cost.options().memory);
-    rows = session::row_bytes(act, prepared.graph, cost.options().memory);
+    rows = session::left_bytes(act, prepared.graph, cost.options().memory);
     prepared.earlier_peak_bytes = fullest(graph::predicted_memory(*prepared.earlier, act.cost), rows) +
                                   act.beside_bytes;
   }

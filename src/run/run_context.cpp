@@ -52,15 +52,11 @@ std::shared_ptr<const layers::Loss> loss_of(const config::RunConfig& config) {
 std::optional<layers::Distillation> distillation_of(const config::RunConfig& config) {
   const config::TeacherConfig& teacher = config.teacher;
   if (teacher.hf.empty()) return std::nullopt;
-  layers::Distillation distillation{
-      .beta = teacher.beta, .temperature = teacher.temperature, .alpha = teacher.alpha};
-  distillation.entries = session::teachers(config).front().common_rows;
-  switch (teacher.divergence) {
-    case config::Divergence::kForwardKl: distillation.divergence = layers::Divergence::kForwardKl; break;
-    case config::Divergence::kReverseKl: distillation.divergence = layers::Divergence::kReverseKl; break;
-    case config::Divergence::kJsd: distillation.divergence = layers::Divergence::kJsd; break;
-  }
-  return distillation;
+  return layers::Distillation{.divergence = teacher.divergence,
+                              .beta = teacher.beta,
+                              .temperature = teacher.temperature,
+                              .alpha = teacher.alpha,
+                              .entries = session::teachers(config).front().common_rows};
 }
 
 }  // namespace

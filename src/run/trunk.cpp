@@ -36,8 +36,7 @@ Trunk::Trunk(RunContext& run, const session::OtherModel& model, const Options& o
 }
 
 void Trunk::open(const Options& options) {
-  act_.emplace(
-      session::EarlierAct{planning_->table, planning_->planner.cost(), link_plans_, planning_->beside_bytes});
+  act_.emplace(session::earlier_act(*planning_, link_plans_));
   // Responses may go on to the end of the context, whatever the documents' lengths.
   session::require_fit(*planning_, run_.config().generates() ? config::longest_context(run_.config())
                                                              : run_.start().data().longest_sequence());

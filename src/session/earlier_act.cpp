@@ -36,8 +36,33 @@ std::string cut_fault(const strategy::StepPlan& plan, const model::Shape& shape)
 // What a rank of a last stage has of a step's rows.
 struct LaneRows {
   int64_t all = 0;
-  int64_t most = 0;  // of a micro-batch
+  int64_t most = 0;                     // of a micro-batch
+  std::vector<int64_t> with_loss = {};  // of each one, at most
 };
+
+// Wherever in a sequence they lie, a lane has no more of them than of its tokens.
+int64_t loss_rows(const strategy::StepPlan& plan, const strategy::LanePart& part) {
+  int64_t rows = 0;
+  for (const strategy::Piece& piece : part.pieces) {
+    const strategy::Sequence& sequence = plan.sequences[static_cast<size_t>(piece.sequence)];
+    rows += std::min(piece.tokens(), sequence.loss_tokens.value_or(piece.tokens()));
+  }
+  return rows;
+}
+
+// What a divergence has of a chunk's logits beside what a loss of the targets has, which the step's proof counts
+// (cost::MemoryCost::head_working_bytes). Both cut their rows into chunks of as many bytes, of at least a few rows.
+int64_t divergence_bytes(int64_t rows, int64_t entries, const cost::MemoryModel& memory,
+                         model::Divergence divergence) {
+  const int64_t wide = std::max<int64_t>(4, memory.element_bytes);
+  const int64_t counted = wide + (memory.element_bytes < wide ? memory.element_bytes : 0);
+  const int64_t copies = model::distilled_logit_copies(divergence);
+  const auto rows_at_once = [&](int64_t row_bytes) {
+    return std::min(rows, std::max(model::kLeastHeadChunkRows, memory.logits_chunk_bytes / row_bytes));
+  };
+  return std::max<int64_t>(0, rows_at_once(entries * wide * copies) * entries * wide * copies -
+                                  rows_at_once(entries * counted) * entries * counted);
+}
 
 // By rank what `bytes` makes of its lane's rows and TP degree; 0 where no last stage lies.
 template <typename Bytes>
@@ -51,6 +76,7 @@ std::vector<int64_t> bytes_of_ranks(const graph::StepGraph& step, const Bytes& b
       for (const strategy::LanePart& part : parts[static_cast<size_t>(lane)]) {
         rows.all += part.tokens();
         rows.most = std::max(rows.most, part.tokens());
+        rows.with_loss.push_back(loss_rows(step.plan, part));
       }
       for (int t = 0; t < scheme.tp && rows.all > 0; ++t)
         of_ranks[static_cast<size_t>(plan.pipeline.rank_of(scheme.pp - 1, lane, t))] = bytes(rows, scheme.tp);
@@ -82,10 +108,20 @@ std::string room_fault(const graph::StepGraph& graph, const cost::CostModel& cos
 
 }  // namespace
 
-std::vector<int64_t> row_bytes(const EarlierAct& act, const graph::StepGraph& step,
-                               const cost::MemoryModel& memory) {
+EarlierAct earlier_act(const TrunkPlanning& planning, graph::LinkPlans& link_plans) {
+  return {.table = planning.table,
+          .cost = planning.planner.cost(),
+          .link_plans = link_plans,
+          .beside_bytes = planning.beside_bytes,
+          .divergence = planning.model.divergence};
+}
+
+std::vector<int64_t> left_bytes(const EarlierAct& act, const graph::StepGraph& step,
+                                const cost::MemoryModel& memory) {
   const int64_t of_row = act.table.shape.hidden * memory.element_bytes;
-  return bytes_of_ranks(step, [&](const LaneRows& rows, int64_t tp) { return (rows.all + tp - 1) / tp * of_row; });
+  return bytes_of_ranks(step, [&](const LaneRows& rows, int64_t tp) {
+    return ((rows.all + tp - 1) / tp + (act.table.shape.vocab + tp - 1) / tp) * of_row;
+  });
 }
 
 std::vector<int64_t> kept_bytes(const EarlierAct& act, const graph::StepGraph& step,
@@ -93,10 +129,9 @@ std::vector<int64_t> kept_bytes(const EarlierAct& act, const graph::StepGraph& s
   const int64_t of_row = act.table.shape.hidden * memory.element_bytes;
   return bytes_of_ranks(step, [&](const LaneRows& rows, int64_t tp) {
     const int64_t entries = (act.table.shape.vocab + tp - 1) / tp;
-    // All copies of a chunk's logits share the bytes of a chunk, unless so few rows are the least.
-    const int64_t least_bytes = model::kLeastHeadChunkRows * entries * std::max<int64_t>(4, memory.element_bytes);
-    const int64_t of_head = std::max(memory.logits_chunk_bytes, least_bytes);
-    const int64_t beside_bytes = std::max<int64_t>(0, model::kDistilledLogitCopies * least_bytes - of_head);
+    int64_t beside_bytes = 0;
+    for (const int64_t own : rows.with_loss)
+      beside_bytes = std::max(beside_bytes, divergence_bytes(own, entries, memory, act.divergence));
     // Rows of all TP ranks are gathered for the micro-batch at work.
     return (rows.all + tp - 1) / tp * of_row + rows.most * of_row + entries * of_row + beside_bytes;
   });
@@ -116,7 +151,7 @@ base::Feasible<graph::StepGraph> try_build_earlier(const EarlierAct& act, const 
     base::Feasible<graph::StepGraph> built =
         graph::try_build(plan, act.table, act.cost, step.world_size, options);
     if (!built) return base::Infeasible{base::text("the teacher: ", built.none().why)};
-    if (std::string fault = room_fault(*built, act.cost, row_bytes(act, step, memory), "the rows that it leaves");
+    if (std::string fault = room_fault(*built, act.cost, left_bytes(act, step, memory), "the rows that it leaves");
         !fault.empty())
       return base::Infeasible{base::text("the teacher: ", fault)};
     return built;

@@ -8,7 +8,9 @@
 #include "base/feasible.h"
 #include "cost/cost_model.h"
 #include "graph/build.h"
+#include "model/head_chunk_rows.h"
 #include "model/parameters.h"
+#include "session/trunk_planning.h"
 #include "strategy/step_plan.h"
 
 namespace sluice::session {
@@ -21,18 +23,23 @@ struct EarlierAct {
   const cost::CostModel& cost;
   graph::LinkPlans& link_plans;
   int64_t beside_bytes = 0;  // that a rank owns of all models but this one
+  model::Divergence divergence = model::Divergence::kForwardKl;  // by which the step's head learns from it
 };
+
+// Of a model that leaves rows, planned beside the step's; borrows both.
+EarlierAct earlier_act(const TrunkPlanning& planning, graph::LinkPlans& link_plans);
 
 // Its graph for the step's plan, proved; why there is none where the strategy cannot cut that model, or a
 // rank has no room for it, or for the step beside the rows that it leaves (`cost`: the step's).
 base::Feasible<graph::StepGraph> try_build_earlier(const EarlierAct& act, const graph::StepGraph& step,
                                                    const cost::CostModel& cost);
 
-// By rank, the bytes of the rows that it leaves: of all micro-batches, on ranks of last stages.
-std::vector<int64_t> row_bytes(const EarlierAct& act, const graph::StepGraph& step,
+// By rank, the bytes that it leaves on ranks of last stages: the rows of all micro-batches, and its part of the
+// output matrix once.
+std::vector<int64_t> left_bytes(const EarlierAct& act, const graph::StepGraph& step,
                                const cost::MemoryModel& memory);
-// By rank, all bytes that are kept of it while the step runs: those rows, the output matrix once, and what
-// divergences take of a chunk beside the logits.
+// By rank, all bytes that are kept of it while the step runs: those, the rows of all TP ranks of the micro-batch at
+// work, and what the divergence takes of a chunk beside the logits.
 std::vector<int64_t> kept_bytes(const EarlierAct& act, const graph::StepGraph& step,
                                 const cost::MemoryModel& memory);
 

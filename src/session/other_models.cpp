@@ -11,6 +11,7 @@
 #include "config/learnt_rewards.h"
 #include "corpus/beside.h"
 #include "corpus/token_texts.h"
+#include "cost/link_buffers.h"
 #include "model/head_keys.h"
 #include "model/hugging_face.h"
 #include "model/parameters.h"
@@ -119,6 +120,8 @@ std::vector<OtherModel> teachers(const config::RunConfig& config) {
     throw InputError(text("[config] teacher.hf names ", config.teacher.hf,
                           ", which ends in no vocabulary: give a language model"));
   }
+  teacher.leaves_rows = true;
+  teacher.divergence = config.teacher.divergence;
   require_same_tokenizer(teacher, config);
   match_rows(teacher, config);
   return {std::move(teacher)};
@@ -155,10 +158,16 @@ void require_tokenizer(const OtherModel& model, const Data& data) {
   }
 }
 
+int64_t owned_parameter_bytes(const OtherModel& model, const cost::MemoryModel& memory) {
+  if (!model.trained) return memory.element_bytes;
+  return memory.owner_bytes_per_parameter + cost::narrow_copies_bytes(memory, 1);
+}
+
 int64_t other_bytes(const std::vector<OtherModel>& models, const cost::MemoryModel& memory, int world_size) {
-  int64_t bytes = 0;
+  // Each model has tables of its own, too.
+  int64_t bytes = std::ssize(models) * cost::kSmallTensorBytes;
   for (const OtherModel& model : models) {
-    const int64_t of_parameter = model.trained ? memory.owner_bytes_per_parameter : memory.element_bytes;
+    const int64_t of_parameter = owned_parameter_bytes(model, memory);
     for (const model::Bucket& bucket : model::parameter_table(model.shape).buckets)
       bytes += (bucket.size + world_size - 1) / world_size * of_parameter;
   }

@@ -9,6 +9,7 @@
 
 #include "config/run_config.h"
 #include "cost/cost_model.h"
+#include "model/head_chunk_rows.h"
 #include "model/shape.h"
 #include "session/data.h"
 
@@ -19,6 +20,8 @@ struct OtherModel {
   std::filesystem::path folder;  // empty: drawn by chance
   model::Shape shape;
   bool trained = false;
+  bool leaves_rows = false;  // a teacher: rows and its output matrix in place of losses
+  model::Divergence divergence = model::Divergence::kForwardKl;  // of a teacher
   // Of a teacher whose files pad the vocabulary to other rows than the run's model has: rows that both have,
   // over which distributions are taken. `shape` has the run's rows then. 0: the files have them, too.
   int64_t common_rows = 0;
@@ -40,8 +43,10 @@ std::vector<OtherModel> other_models(const config::RunConfig& config);
 // InputError naming an id and its two texts where the folder has another tokenizer than the run's documents.
 void require_tokenizer(const OtherModel& model, const Data& data);
 
-// The bytes that a rank of so many owns of them: numbers as wide as it computes, or all that an optimizer
-// keeps.
+// What a rank keeps of a parameter that it owns: a number as wide as it computes, or all that an optimizer keeps, and
+// such a number where masters are wider.
+int64_t owned_parameter_bytes(const OtherModel& model, const cost::MemoryModel& memory);
+// The bytes that a rank of so many has of them all through a run: those of what it owns, and tables.
 int64_t other_bytes(const std::vector<OtherModel>& models, const cost::MemoryModel& memory, int world_size);
 
 // Whether the run keeps the parameters that it began with, to stay near them or to compare with them.

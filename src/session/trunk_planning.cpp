@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cost/link_buffers.h"
 #include "cost/transferred_prices.h"
 
 namespace sluice::session {
@@ -15,28 +16,33 @@ namespace {
 int64_t owned_of_run(const plan::Planner& trained) {
   const cost::CostModel& cost = trained.cost();
   const model::ParameterTable table = model::parameter_table(cost.options().shape);
+  const cost::MemoryModel& memory = cost.options().memory;
   int64_t coded = 0;
   for (const model::Bucket& bucket : table.buckets) coded += bucket.coded ? bucket.size : 0;
-  return cost.options().memory.owner_bytes(table.size(), table.trained_size(), coded) /
+  return (memory.owner_bytes(table.size(), table.trained_size(), coded) +
+          cost::narrow_copies_bytes(memory, table.size() - coded) +
+          memory.pull_bytes(cost.options().codecs.pull, table.size(), /*held=*/0)) /
          trained.options().world_size;
 }
 
 // Of a rank's own part of the model, which is taken off the device already, and counted again where the model
 // is planned for.
-int64_t owned_of_other(const model::ParameterTable& own, const cost::MemoryModel& memory, bool trains,
+int64_t owned_of_other(const OtherModel& model, const model::ParameterTable& own, const cost::MemoryModel& memory,
                        int world_size) {
-  return own.size() / world_size * (trains ? memory.owner_bytes_per_parameter : memory.element_bytes);
+  return own.size() / world_size * owned_parameter_bytes(model, memory);
 }
 
-cost::AnalyticMemory memory_beside(const plan::Planner& trained, int64_t owned_bytes, bool trains) {
+// A head that leaves rows makes no logits.
+cost::AnalyticMemory memory_beside(const plan::Planner& trained, int64_t owned_bytes, const OtherModel& model) {
   const cost::MemoryModel& memory = trained.cost().options().memory;
+  const bool trains = model.trained;
   const int64_t own_bytes = trains ? memory.owner_bytes_per_parameter : memory.element_bytes;
   const int64_t left = memory.device_bytes - owned_of_run(trained) + owned_bytes;
   return {.device_bytes = memory.device_bytes > 0 ? std::max<int64_t>(1, left) : 0,
           .element_bytes = memory.element_bytes,
           .accumulator_bytes = memory.accumulator_bytes,
           .owner_bytes_per_parameter = own_bytes,
-          .logits_chunk_bytes = memory.logits_chunk_bytes,
+          .logits_chunk_bytes = model.leaves_rows ? 0 : memory.logits_chunk_bytes,
           .master_bytes = trains ? memory.master_bytes : 0};
 }
 
@@ -81,11 +87,11 @@ TrunkPlanning plan_beside(const plan::Planner& trained, OtherModel model, int64_
   options.world_size = trained.options().world_size;
   options.candidates = candidates_of(trained, model);
   model::ParameterTable table = model::parameter_table(model.shape);
-  const int64_t owned_bytes = owned_of_other(table, measured.memory, model.trained, options.world_size);
+  const int64_t owned_bytes = owned_of_other(model, table, measured.memory, options.world_size);
   const std::vector<int> degrees = degrees_of(options.candidates, model.shape);
   plan::Planner planner(options, cost::CostModel(cost::transferred_options(
                                      measured, model.shape, cost::Rates{},
-                                     memory_beside(trained, owned_bytes, model.trained), degrees)));
+                                     memory_beside(trained, owned_bytes, model), degrees)));
   table.program = planner.cost().program();
   const int64_t beside_bytes = all_beside_bytes + owned_of_run(trained) - owned_bytes;
   return {std::move(model), std::move(table), std::move(planner), beside_bytes};
