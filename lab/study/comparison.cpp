@@ -66,7 +66,9 @@ report::SystemRun measured_run(const Scenario& scenario, const SystemKind& kind)
   inputs.cost = cost::with_measured_passes(inputs.cost);
   const std::unique_ptr<System> system = kind.make(inputs);
   report::SystemRun run = simulate(*system, scenario.batches, scenario.table,
-                                   {.world_size = inputs.world_size, .peak_flops_per_ns = peak_of(scenario)})
+                                   {.world_size = inputs.world_size,
+                                   .peak_flops_per_ns = peak_of(scenario),
+                                   .others = scenario.others.get()})
                               .run;
   run.configuration = system->configuration();
   return run;
@@ -86,7 +88,8 @@ SystemResult run_system(const Scenario& scenario, const std::string& name, const
                                       .timeline_steps = options.timeline_steps,
                                       .after_step = options.after_step,
                                       .explains_wire = options.explains_wire,
-                                      .peak_flops_per_ns = peak_of(scenario)});
+                                      .peak_flops_per_ns = peak_of(scenario),
+                                     .others = scenario.others.get()});
     result.run.steps = std::move(simulation.run.steps);
     result.timelines = std::move(simulation.timelines);
     result.wire = std::move(simulation.wire);
@@ -129,6 +132,11 @@ Json system_json(const SystemResult& result) {
                {"mfu", summary.mfu ? Json(*summary.mfu) : Json()},
                {"peak_bytes", summary.peak_bytes},
                {"rank_time_ns", to_json(summary.shares)}};
+  for (const report::ActSum& act : report::act_sums(result.run)) {
+    json["acts"].push_back({{"name", act.name},
+                            {"mean_ns", act.sum.time_ns / act.steps},
+                            {"peak_bytes", act.sum.peak_bytes}});
+  }
   for (const report::ExplainedCompression& each : result.wire)
     json["compressed_communication"].push_back({{"setting", each.setting}, {"step_ns", each.step_ns}});
   return json;
@@ -136,7 +144,7 @@ Json system_json(const SystemResult& result) {
 
 Json metrics_json(const std::string& system, const report::StepRecord& step) {
   const double seconds = static_cast<double>(step.time_ns) / 1e9;
-  return {{"step", step.step},
+  Json json = {{"step", step.step},
           {"system", system},
           {"tokens", step.tokens},
           {"sequences", step.sequences},
@@ -149,6 +157,8 @@ Json metrics_json(const std::string& system, const report::StepRecord& step) {
           {"tokens_per_s", static_cast<double>(step.tokens) / seconds},
           {"mfu", step.mfu ? Json(*step.mfu) : Json()},
           {"rank_time_ns", to_json(step.shares)}};
+  if (!step.acts.empty()) json["acts"] = report::acts_json(step.acts);
+  return json;
 }
 
 std::vector<std::string> table_row(const SystemResult& result, const SystemResult& first, int64_t work_ns) {
@@ -295,6 +305,10 @@ std::string comparison_table(const Scenario& scenario, const std::vector<SystemR
     } else {
       notes += text("\n", result.run.title, " cannot run this: ", result.run.infeasible);
     }
+  }
+  for (const report::ActSum& act : report::act_sums(results.front().run)) {
+    notes += text("\nact ", act.name, ": ", base::human_duration(act.sum.time_ns / act.steps), " a step, ",
+                  base::human_bytes(static_cast<double>(act.sum.peak_bytes)), " on the fullest device");
   }
   const std::string wire = report::compression_text(results.front().wire);
   return text(base::table_text(rows, "lrrrrrrrrrrrrr"), kColumns, verdict(results), notes, "\n",

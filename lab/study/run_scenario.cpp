@@ -10,6 +10,7 @@
 #include "session/other_models.h"
 #include "session/run_planning.h"
 #include "session/sampling.h"
+#include "study/sluice_system.h"
 
 namespace sluice::study {
 
@@ -53,16 +54,20 @@ std::vector<std::pair<std::string, std::string>> facts_of(const config::RunConfi
           {"seed", text(config.data.seed)}};
 }
 
-// Times are the trained model's; its memory is what the others leave.
+// The trained model's memory is what the others leave. Acts of a reference, which computes once a rollout, are not
+// timed.
 void add_models_beside(const config::RunConfig& config, int64_t beside_bytes, Scenario& scenario) {
   if (beside_bytes == 0) return;
   std::vector<std::string> names;
-  for (const session::OtherModel& model : session::other_models(config))
+  std::vector<session::OtherModel> models = session::other_models(config);
+  for (const session::OtherModel& model : models)
     names.push_back(model.folder.empty() ? model.key : text(model.key, " ", model.folder.string()));
-  if (session::needs_reference(config.rl)) names.emplace_back("the reference");
-  scenario.facts.emplace_back("beside the model",
-                              text(base::human_bytes(static_cast<double>(beside_bytes)), " a rank for ",
-                                   base::join(names, ", "), ", whose time is not in the steps"));
+  if (session::needs_reference(config.rl)) names.emplace_back("the reference, whose time is not in the steps");
+  scenario.facts.emplace_back("beside the model", text(base::human_bytes(static_cast<double>(beside_bytes)),
+                                                       " a rank for ", base::join(names, ", ")));
+  if (models.empty()) return;
+  scenario.others = std::make_shared<OtherActs>(session::make_planner(sluice_task(scenario.inputs)),
+                                                std::move(models), beside_bytes);
 }
 
 }  // namespace

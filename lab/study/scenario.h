@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "corpus/sampler.h"
 #include "model/parameters.h"
 #include "session/planning_inputs.h"
+#include "study/other_acts.h"
 #include "study/system.h"
 
 namespace sluice::study {
@@ -22,6 +24,7 @@ struct Scenario {
   corpus::LengthDistribution lengths;                      // of the corpus's sequences
   std::vector<std::pair<std::string, std::string>> facts;  // for people, as report::RunData has them
   base::Json made_from;                                    // what to give again for the same
+  std::shared_ptr<OtherActs> others = nullptr;  // of models beside the trained one; null: there are none
 };
 
 // Steps [0, steps) of what the inputs' sampler draws; systems see a stratified sample of the same corpus.

@@ -49,8 +49,27 @@ void add_before(report::TimeShares& shares, const SystemStep& step, int64_t rank
                        share(last.idle_ns);
 }
 
+// Acts of other models, one behind the other, and the update behind them.
+void add_acts(const std::vector<OtherActs::Act>& others, report::StepRecord& record) {
+  if (others.empty()) return;
+  const report::ActRecord update{.name = "update",
+                                 .time_ns = record.time_ns,
+                                 .predicted_ns = record.time_ns,
+                                 .peak_bytes = record.peak_bytes,
+                                 .predicted_peak_bytes = record.peak_bytes};
+  for (const OtherActs::Act& act : others) {
+    record.acts.push_back(act.record);
+    record.time_ns += act.record.time_ns;
+    record.lower_bound_ns = 0;  // that of the update alone
+    record.shares += act.shares;
+    record.peak_bytes = std::max(record.peak_bytes, act.record.peak_bytes);
+  }
+  record.acts.push_back(update);
+}
+
 report::StepRecord record_of(const corpus::Batch& batch, const SystemStep& step,
                              const graph::StepGraph& graph, const cost::CostModel& cost,
+                             const std::vector<OtherActs::Act>& others,
                              std::optional<double> peak_flops_per_ns) {
   report::StepRecord record;
   record.step = batch.step;
@@ -59,13 +78,14 @@ report::StepRecord record_of(const corpus::Batch& batch, const SystemStep& step,
   record.strategy = strategy::to_text(step.plan.strategy());
   record.fallback = step.fallback;
   record.time_ns = step.before_ns + graph.makespan_ns;
-  record.mfu = cost::utilisation(cost::ModelFlops(cost.program(), cost.window()).of_plan(step.plan),
-                                 record.time_ns, peak_flops_per_ns);
   record.lower_bound_ns = step.plan.lower_bound_ns;
   record.gap_ppm = step.plan.gap_ppm();
   record.shares = report::time_shares(graph);
   add_before(record.shares, step, graph.world_size);
   record.peak_bytes = peak_bytes(graph, cost);
+  add_acts(others, record);
+  record.mfu = cost::utilisation(cost::ModelFlops(cost.program(), cost.window()).of_plan(step.plan),
+                                 record.time_ns, peak_flops_per_ns);
   return record;
 }
 
@@ -96,11 +116,15 @@ report::Timeline timeline_of(const SystemStep& step, const graph::StepGraph& gra
 
 void simulate_step(System& system, const corpus::Batch& batch, const model::ParameterTable& table,
                    const SimulationOptions& options, graph::LinkPlans& links, Simulation& result) {
-  const SystemStep step = system.step(batch.step, session::sequences_of(batch.samples));
+  const std::vector<strategy::Sequence> sequences = session::sequences_of(batch.samples);
+  const SystemStep step = system.step(batch.step, sequences);
   const graph::StepGraph graph =
       graph::build(step.plan, table, system.cost(), options.world_size, {.link_plans = &links});
   if (options.explains_wire && result.run.steps.empty()) result.wire = system.wire(step);
-  result.run.steps.push_back(record_of(batch, step, graph, system.cost(), options.peak_flops_per_ns));
+  std::vector<OtherActs::Act> others;
+  if (options.others != nullptr) others = options.others->of(step, sequences, graph, system.cost(), table);
+  result.run.steps.push_back(
+      record_of(batch, step, graph, system.cost(), others, options.peak_flops_per_ns));
   if (options.timeline_steps.contains(batch.step)) {
     result.timelines.push_back(timeline_of(step, graph, system.cost()));
   }

@@ -10,6 +10,7 @@
 #include "corpus/sampler.h"
 #include "model/parameters.h"
 #include "report/run_data.h"
+#include "study/other_acts.h"
 #include "study/system.h"
 
 namespace sluice::study {
@@ -20,6 +21,7 @@ struct SimulationOptions {
   std::function<void()> after_step = [] {};  // for progress
   bool explains_wire = false;
   std::optional<double> peak_flops_per_ns = {};  // of all devices together; none: no MFU
+  OtherActs* others = nullptr;  // what runs in front of each step's update; null: nothing
 };
 
 struct Simulation {

@@ -7,9 +7,7 @@
 
 namespace sluice::study {
 
-namespace {
-
-session::PlanningTask task_of(const SystemInputs& inputs) {
+session::PlanningTask sluice_task(const SystemInputs& inputs) {
   session::PlanningTask task{.world_size = inputs.world_size,
                              .cost = inputs.cost,
                              .context_length = inputs.context_length,
@@ -21,9 +19,11 @@ session::PlanningTask task_of(const SystemInputs& inputs) {
   return task;
 }
 
+namespace {
+
 class SluiceSystem : public System {
  public:
-  explicit SluiceSystem(const SystemInputs& inputs) : planner_(session::make_planner(task_of(inputs))) {}
+  explicit SluiceSystem(const SystemInputs& inputs) : planner_(session::make_planner(sluice_task(inputs))) {}
 
   std::string configuration() const override {
     const auto& strategies = planner_.options().candidates;

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "report/figures.h"
 #include "report/numbers.h"
+#include "report/run_summary.h"
 
 namespace sluice::report {
 
@@ -14,26 +15,6 @@ using base::text;
 
 namespace {
 
-// An act over all steps that have it.
-struct ActSum {
-  std::string name;
-  int64_t steps = 0;
-  ActRecord sum;  // times of all steps, memory of the fullest
-};
-
-std::vector<ActSum> sums_of(const SystemRun& run) {
-  std::vector<ActSum> sums;
-  for (const StepRecord& step : run.steps) {
-    for (const ActRecord& act : step.acts) {
-      auto found = std::ranges::find(sums, act.name, &ActSum::name);
-      if (found == sums.end()) found = sums.insert(sums.end(), ActSum{.name = act.name, .sum = {}});
-      ++found->steps;
-      add(act, found->sum);
-    }
-  }
-  return sums;
-}
-
 std::string bytes_text(int64_t bytes) {
   return bytes == 0 ? "-" : base::human_bytes(static_cast<double>(bytes));
 }
@@ -41,7 +22,7 @@ std::string bytes_text(int64_t bytes) {
 }  // namespace
 
 void draw_acts(Markup& out, const RunData& data) {
-  const std::vector<ActSum> sums = sums_of(data.systems.front());
+  const std::vector<ActSum> sums = act_sums(data.systems.front());
   if (sums.empty()) return;
   const auto whole = section(out, "acts", "Acts");
   out.leaf("p", {{"class", "lead"}},

@@ -229,6 +229,19 @@ std::string memberships_text(const std::vector<StepRecord>& steps) {
   return steps.empty() || steps.front().restarts == steps.back().restarts ? "" : described;
 }
 
+std::vector<ActSum> act_sums(const SystemRun& run) {
+  std::vector<ActSum> sums;
+  for (const StepRecord& step : run.steps) {
+    for (const ActRecord& act : step.acts) {
+      auto found = std::ranges::find(sums, act.name, &ActSum::name);
+      if (found == sums.end()) found = sums.insert(sums.end(), ActSum{.name = act.name});
+      ++found->steps;
+      add(act, found->sum);
+    }
+  }
+  return sums;
+}
+
 std::string machine_of(const RunData& data) {
   if (data.ranks == 0) return data.hardware;
   if (data.simulated && !data.hardware.empty()) return text(data.ranks, "\u00a0", device_of(data.hardware));

@@ -24,6 +24,15 @@ struct SystemSummary {
 };
 SystemSummary summary_of(const SystemRun& run);
 
+// An act over all steps that have it.
+struct ActSum {
+  std::string name;
+  int64_t steps = 0;
+  ActRecord sum = {};  // times of all steps, memory of the fullest
+};
+// In the order in which they first come up; none where steps have one act.
+std::vector<ActSum> act_sums(const SystemRun& run);
+
 // A share of the ranks' time; 0 without any.
 double share_of(int64_t part_ns, const TimeShares& shares);
 

@@ -303,17 +303,6 @@ void read_alarms(const Json& line, const std::string& place, Step& step) {
   }
 }
 
-Json acts_of(const Step& step) {
-  Json list = Json::array();
-  for (const ActRecord& act : step.acts)
-    list.push_back({{"name", act.name},
-                    {"ms", milliseconds(act.time_ns)},
-                    {"predicted_ms", milliseconds(act.predicted_ns)},
-                    {"peak_bytes", act.peak_bytes},
-                    {"predicted_peak_bytes", act.predicted_peak_bytes}});
-  return list;
-}
-
 int64_t time_ns_in(const Json& entry, const char* key, const std::string& place) {
   return std::llround(base::require_in(entry, key, kMetricMilliseconds, place) * 1e6);
 }
@@ -345,6 +334,17 @@ void read_path(const Json& line, const std::string& key, const std::string& plac
 
 }  // namespace
 
+Json acts_json(const std::vector<ActRecord>& acts) {
+  Json list = Json::array();
+  for (const ActRecord& act : acts)
+    list.push_back({{"name", act.name},
+                    {"ms", milliseconds(act.time_ns)},
+                    {"predicted_ms", milliseconds(act.predicted_ns)},
+                    {"peak_bytes", act.peak_bytes},
+                    {"predicted_peak_bytes", act.predicted_peak_bytes}});
+  return list;
+}
+
 void add(const ActRecord& more, ActRecord& act) {
   act.time_ns += more.time_ns;
   act.predicted_ns += more.predicted_ns;
@@ -367,7 +367,7 @@ Json to_json(const StepRecord& step) {
     if (!step.figures[figure].empty()) json[key_of(figure)] = figures_of(step.figures[figure], whole);
   }
   if (!step.alarms.empty()) json["alarms"] = alarms_of(step);
-  if (!step.acts.empty()) json["acts"] = acts_of(step);
+  if (!step.acts.empty()) json["acts"] = acts_json(step.acts);
   if (!step.critical_path.empty()) json["critical_path"] = path_of(step);
   return json;
 }

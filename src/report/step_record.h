@@ -39,6 +39,8 @@ struct ActRecord {
   int64_t predicted_peak_bytes = 0;
 };
 
+// As a line of metrics has them.
+base::Json acts_json(const std::vector<ActRecord>& acts);
 // Adds another evaluation to an act: times add up, and the fullest moment counts.
 void add(const ActRecord& more, ActRecord& act);
 

@@ -47,6 +47,7 @@ class OnPolicy(CommandTest):
     train = classmethod(reinforcement_test.Reinforcement.train.__func__)
     ended = staticmethod(reinforcement_test.Reinforcement.ended)
     refused = reinforcement_test.Reinforcement.refused
+    lose_a_rank = reinforcement_test.Reinforcement.lose_a_rank
 
     def assert_same(self, lines, expected, keys=FIGURES, tolerance=1e-11):
         self.assertEqual(len(lines), len(expected))
@@ -91,6 +92,23 @@ class OnPolicy(CommandTest):
     def test_a_resumed_run_samples_what_it_would_have_sampled(self):
         self.train("half", 2, train__steps=3, checkpoint__every=3)
         self.assert_same(self.train("half", 3, "--resume", "auto", checkpoint__every=3), self.expected)
+
+    def test_a_lost_rank_costs_nothing_but_time(self):
+        settings = {"train__steps": 40, "teacher__lmbda": 0.5}
+        self.assert_same(self.lose_a_rank("lost", **settings), self.train("unlost", 1, **settings))
+
+    def test_plans_and_simulations_show_acts(self):
+        planned = self.done("plan", *self.arguments("planned", 1)[1:3], "--explain")
+        self.assertRegex(planned, r"teacher.hf .* +\d.*\n")
+        simulated = json.loads(self.done("simulate", *self.arguments("planned", 1)[1:3], "--steps", 3, "--json",
+                                         "--set", "teacher.lmbda=0", "--out", self.folder / "simulated"))["systems"]["sluice"]
+        self.assertEqual([act["name"] for act in simulated["acts"]], ["teacher", "update"])
+        self.assertAlmostEqual(sum(act["mean_ns"] for act in simulated["acts"]), simulated["mean_step_ns"], delta=3)
+        steps = [json.loads(line) for line in (self.folder / "simulated/metrics.jsonl").read_text().splitlines()]
+        for step in steps:
+            self.assertAlmostEqual(step["time_ms"], sum(act["ms"] for act in step["acts"]), places=5)
+            self.assertAlmostEqual(sum(step["rank_time_ns"].values()), 1e6 * step["time_ms"], delta=10)
+        self.assertIn('id="acts"', (self.folder / "simulated/report.html").read_text())
 
     def test_the_student_comes_nearer_on_what_it_says(self):
         lines = [line for line in self.train("long", 1, train__steps=60, train__eval_every=0, data__tokens_per_step=400)

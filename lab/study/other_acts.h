@@ -1,0 +1,49 @@
+// The acts of models beside the trained one in simulated steps: a teacher, a critic, learnt rewards.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "graph/step_graph.h"
+#include "report/step_record.h"
+#include "report/time_shares.h"
+#include "session/other_models.h"
+#include "session/trunk_planning.h"
+#include "study/system.h"
+
+namespace sluice::study {
+
+class OtherActs {
+ public:
+  // `trained`: a planner of the run's own model, whose prices theirs are transferred from. `beside_bytes`: what a
+  // rank owns of all of them.
+  OtherActs(const plan::Planner& trained, std::vector<session::OtherModel> models, int64_t beside_bytes);
+
+  struct Act {
+    report::ActRecord record;
+    report::TimeShares shares;
+  };
+  // What runs in front of a system's update, one behind the other. A teacher runs under the system's own plans; a
+  // critic and learnt rewards, once a step, are planned by Sluice whatever the system. InfeasibleError where a plan
+  // cannot cut the teacher, or no rank has room for a model.
+  // `graph`: the update's, of the system's last plan; `sequences`: of the whole step.
+  std::vector<Act> of(const SystemStep& step, const std::vector<strategy::Sequence>& sequences,
+                      const graph::StepGraph& graph, const cost::CostModel& cost,
+                      const model::ParameterTable& table);
+
+ private:
+  struct Trunk {
+    explicit Trunk(session::TrunkPlanning of) : planning(std::move(of)) {}
+    session::TrunkPlanning planning;
+    graph::LinkPlans links;
+  };
+  static Act teacher(Trunk& trunk, const SystemStep& step, const graph::StepGraph& graph,
+                     const cost::CostModel& cost, const model::ParameterTable& table);
+  static Act planned_apart(Trunk& trunk, int64_t step, const std::vector<strategy::Sequence>& sequences);
+
+  std::deque<Trunk> trunks_;
+};
+
+}  // namespace sluice::study
