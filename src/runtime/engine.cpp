@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -26,6 +27,16 @@ std::vector<graph::FsdpMove> moves_since(std::chrono::steady_clock::time_point b
   for (const FsdpMove& move : gathered.moves())
     moves.push_back({move.node, move.position, move.movement, since(move.start), since(move.end)});
   return moves;
+}
+
+// Behind tables over positions lies memory of others.
+void require_positions(const strategy::StepPlan& plan, int64_t positions) {
+  for (const strategy::Sequence& sequence : plan.sequences) {
+    const int64_t behind = sequence.branches.empty() ? 0 : std::ranges::max(sequence.branches);
+    const int64_t longest = sequence.prefix_tokens() + behind;
+    SLUICE_ASSERT(longest <= positions, base::text("a sequence of ", longest, " tokens, but tables of ", positions,
+                                                   " positions (EngineOptions::context_length)"));
+  }
 }
 
 std::vector<CodedNumbers> room_for_differences(const model::ParameterTable& table,
@@ -262,6 +273,7 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
                              options_.context_length, " positions"));
   }
   const auto begin = std::chrono::steady_clock::now();
+  require_positions(graph.plan, options_.context_length);
   release_buffers_of_others(graph.links);
   ops::reset_peak_tensor_bytes(options_.device);
   const int64_t retries_before = ops::allocator_use(options_.device).retries;

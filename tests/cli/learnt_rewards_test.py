@@ -83,6 +83,20 @@ class LearntRewards(CommandTest):
                 self.assert_same(self.train(name, ranks, parallel__strategies=strategies, parallel__select='"cycle"',
                                             rl__rollout_strategy=f'"{rollouts}"'), self.expected)
 
+    def test_the_longest_text_may_be_any_pairs_worse_one(self):
+        """Tables over positions reach as far, also where the pairs that planning looks at (of 32 steps) are all shorter."""
+        texts = [[1 + (i + j) % 9 for j in range(6 + i % 4)] for i in range(150)]
+        write_corpus(self.folder / "better", texts)
+        longest = []
+        for long in (3, 77, 148):  # in any order one at least is not among the first 64
+            write_corpus(self.folder / "worse", [text * 6 if i == long else text for i, text in enumerate(texts)])
+            settings = {"data.train": f'[["{self.folder}/better", 1.0]]', "train.steps": 75, "head.pairs_per_step": 2,
+                        "head.rejected": f'["{self.folder}/worse"]', "log.dir": f'"{self.folder}/long_{long}"'}
+            self.done("train", "--config", self.folder / "scorer.toml", "--nproc", 1,
+                      *(part for key, value in settings.items() for part in ("--set", f"{key}={value}")))
+            longest.append(max(line["tokens"] for line in self.lines(f"long_{long}")))
+        self.assertGreater(max(longest), 45)  # of four short ones no more than 36
+
     def test_scores_are_those_of_an_evaluation(self):
         self.train("scored", 2, train__steps=1, checkpoint__every=1, rl__overlong_buffer=0)
         rollout = json.loads((self.folder / "scored/checkpoints/step-1/manifest.json").read_text())["rollout"]
