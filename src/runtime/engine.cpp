@@ -267,11 +267,6 @@ ops::AllocatorUse allocator_use_since(int64_t retries_before, c10::Device device
 StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW* optimizer,
                        RowFigures* rows, const std::vector<layers::HeadRows>* teacher, TrunkRows* trunk_rows,
                        Updates updates) {
-  for (const strategy::Sequence& sequence : graph.plan.sequences) {
-    SLUICE_ASSERT(sequence.length_tokens <= options_.context_length,
-                  base::text("a sequence of ", sequence.length_tokens, " tokens, and tables of ",
-                             options_.context_length, " positions"));
-  }
   const auto begin = std::chrono::steady_clock::now();
   require_positions(graph.plan, options_.context_length);
   release_buffers_of_others(graph.links);

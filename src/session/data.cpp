@@ -236,26 +236,12 @@ void keep_longer(const std::vector<corpus::Sample>& samples, std::optional<corpu
   }
 }
 
-// Those whose documents belong together; none where documents are drawn alone.
-std::vector<const corpus::Blend*> blends_of_groups(const DataPhase& phase) {
-  std::vector<const corpus::Blend*> blends;
-  for (const corpus::Blend& partner : phase.partners) blends.push_back(&partner);
-  if (phase.rejected) blends.push_back(&*phase.rejected);
-  if (!blends.empty()) blends.push_back(&phase.training);
-  return blends;
-}
-
 }  // namespace
 
 std::optional<corpus::Sample> longest_training(const DataPhase& phase) {
   std::optional<corpus::Sample> longest;
   if (phase.listed) {
     for (const std::vector<corpus::Sample>& samples : phase.listed->steps) keep_longer(samples, longest);
-    // Of texts that belong together a list has some, and any may be drawn.
-    for (const corpus::Blend* const blend : blends_of_groups(phase)) {
-      const auto own = session::longest_sequence(blend->sources(), phase.sampling);
-      if (own && longest) longest->length_tokens = std::max(longest->length_tokens, own->length_tokens);
-    }
   } else {
     longest = session::longest_sequence(phase.training.sources(), phase.sampling);
   }
