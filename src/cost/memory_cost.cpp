@@ -19,6 +19,17 @@ namespace {
 
 constexpr int64_t kMostTokens = (int64_t{1} << 31) - 1;
 
+// Where a micro-batch's rows have their ids, positions and sequences, and those with a loss their places,
+// their targets and what a loss is given of them.
+int64_t index_bytes(const CostModel::Options& options, int tp, int64_t tokens, int64_t loss_tokens) {
+  if (!counts_buffers(options) || options.memory.transient_bytes_per_token == 0) return 0;
+  constexpr int64_t kIndices = 3, kIndexBytes = 8;
+  const bool numbers = options.shape.head.kind != model::HeadKind::kVocabulary;
+  const int64_t given = numbers ? options.shape.head_numbers() + 1 : 0;
+  const int64_t rows = std::min(tokens, loss_tokens * tp);
+  return (tokens * kIndices + rows * (kIndices + given)) * kIndexBytes;
+}
+
 // The buffers of pull and push where the rank holds so many elements of the largest round, and sends and
 // receives as many on every level.
 int64_t link_bytes(const CostModel::Options& options, int64_t elements, int world_size) {
@@ -313,7 +324,7 @@ int64_t MemoryCost::transient_bytes_per_token() const {
     const int64_t dropped = dropped_bytes_per_token(position);
     if (dropped > 0) most = std::max(most, std::min(plain, bytes.forward) + dropped);
   });
-  return most + narrow;
+  return most + narrow + index_bytes(options(), scheme_.tp, /*tokens=*/1, /*loss_tokens=*/0);
 }
 
 // Under TP every rank gathers as many rows as if all had as many with a loss as the one with most.
@@ -323,18 +334,19 @@ int64_t MemoryCost::head_working_bytes(int64_t tokens, int64_t loss_tokens) cons
   const int64_t rows_bytes =
       std::min(memory.transient_bytes_per_token, token_bytes(program().head()).forward);
   if (options().shape.head.kind != model::HeadKind::kVocabulary) {
-    // Numbers, softmaxes of them, gradients and what is given of them (layers/number_head.h), in double.
+    // Numbers, softmaxes of them, gradients and what is given of them (layers/number_head.h), in double, of
+    // all TP ranks' rows; everything else is of a rank's own.
     constexpr int64_t kCopies = 8, kDoubleBytes = 8;
     const model::Shape& shape = options().shape;
     const int64_t of_numbers = rows * shape.head_numbers() * kCopies * kDoubleBytes;
-    const int64_t of_neck = shape.head.neck ? 2 * rows * rows_bytes : 0;
+    const int64_t shard = divide_up(tokens, scheme_.tp), own = std::min(shard, loss_tokens);
+    const int64_t of_neck = shape.head.neck ? 2 * own * rows_bytes : 0;
     if (shape.head.pooling != model::Pooling::kMean)
-      return (tokens + 3 * rows) * rows_bytes / 4 + of_neck + of_numbers;
+      return (shard + 3 * own) * rows_bytes / 4 + of_neck + of_numbers;
     // The norm is of all rows then, and of sequences there are sums, and what other lanes have of them: none
     // has more sequences than tokens with a loss.
     const int64_t wide = std::max<int64_t>(4, memory.element_bytes) * shape.hidden;
-    const int64_t all = divide_up(tokens, scheme_.tp);
-    return tokens * rows_bytes + all * wide + (4 + scheme_.tp + scheme_.cp) * (rows + 1) * wide + of_neck +
+    return shard * (rows_bytes + wide) + (4 + scheme_.tp + scheme_.cp) * (rows + 1) * wide + of_neck +
            of_numbers;
   }
   const int64_t wide_bytes = std::max<int64_t>(4, memory.element_bytes);
@@ -350,9 +362,9 @@ int64_t MemoryCost::head_working_bytes(int64_t tokens, int64_t loss_tokens) cons
                                            : std::min(kWideAtOnce, chunk_rows * options().shape.vocab) +
                                                  chunk_rows * options().shape.hidden;
   // A chunk's logits are gone when its narrow gradient is added up.
-  const int64_t of_chunk =
-      std::max(chunk_rows * row_bytes,
-               chunk_rows * divide_up(options().shape.vocab, scheme_.tp) * narrow_bytes + copied * wide_bytes);
+  const int64_t of_chunk = std::max(
+      chunk_rows * row_bytes,
+      chunk_rows * divide_up(options().shape.vocab, scheme_.tp) * narrow_bytes + copied * wide_bytes);
   // Of rows with a loss half of the bytes are whole at all times; the other half are a chunk's, and at the
   // end whole, too, where a quarter is of all rows: the gradient of the head's input.
   return std::max((tokens + 3 * rows) * rows_bytes / 4, (rows + chunk_rows) * rows_bytes / 2 + of_chunk);
@@ -360,6 +372,7 @@ int64_t MemoryCost::head_working_bytes(int64_t tokens, int64_t loss_tokens) cons
 
 int64_t MemoryCost::working_bytes(CellKind kind, base::Interval run, int64_t tokens, int64_t loss_tokens,
                                   bool copies) const {
+  const int64_t index = index_bytes(options(), scheme_.tp, tokens, loss_tokens);
   const int64_t most = options().memory.transient_bytes_per_token;
   const int64_t narrow = narrow_product_bytes(tokens);
   const int64_t expanded = kind == CellKind::kBackwardWeight ? 0 : expanded_bytes(run);
@@ -370,9 +383,10 @@ int64_t MemoryCost::working_bytes(CellKind kind, base::Interval run, int64_t tok
       working = std::max(working, own + dropped_bytes_per_token(position));
     });
     working = working * tokens + narrow + expanded;
-    return run.end > program().head() ? std::max(working, head_working_bytes(tokens, loss_tokens)) : working;
+    if (run.end > program().head()) working = std::max(working, head_working_bytes(tokens, loss_tokens));
+    return working + index;
   }
-  if (kind == CellKind::kBackwardWeight || most == 0) return narrow + expanded;
+  if (kind == CellKind::kBackwardWeight || most == 0) return narrow + expanded + index;
   for_each_kind_of_block(run, [&](int64_t position) {
     const model::TokenBytes bytes = token_bytes(position);
     int64_t own = std::max(std::min(most, bytes.backward), attention_bytes_per_token()) +
@@ -383,7 +397,7 @@ int64_t MemoryCost::working_bytes(CellKind kind, base::Interval run, int64_t tok
     }
     working = std::max(working, own);
   });
-  return tokens * working + narrow + expanded;
+  return tokens * working + narrow + expanded + index;
 }
 
 int64_t MemoryCost::within_host(int64_t tokens, int64_t at_once) const {

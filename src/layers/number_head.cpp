@@ -47,8 +47,8 @@ class PooledRows {
         .to(x_SH_.scalar_type());
   }
 
-  // The gradient of x, from that of this rank's own rows.
-  at::Tensor backward(const at::Tensor& dy_OH, const HeadParameters& gradients) const {
+  // The gradient of x, from that of this rank's own rows, which it lets go of.
+  at::Tensor backward(at::Tensor dy_OH, const HeadParameters& gradients) const {
     const model::Norm& norm = weights_.kind->norm;
     const at::Tensor own_O = targets_.row_M.narrow(0, 0, targets_.own);
     if (takes_means()) {
@@ -58,13 +58,14 @@ class PooledRows {
                                 /*residual_TH=*/{}, final_vectors(gradients))
           .dx_TH;
     }
-    at::Tensor dx_SH = at::zeros_like(x_SH_);
-    if (targets_.own == 0) return dx_SH;
+    if (targets_.own == 0) return at::zeros_like(x_SH_);
     const at::Tensor dx_OH =
         norm_rows_backward(norm, dy_OH, x_SH_.index_select(0, own_O), final_vectors(weights_),
                            inverse_rms_.narrow(0, 0, targets_.own), /*residual_TH=*/{},
                            final_vectors(gradients))
             .dx_TH;
+    dy_OH.reset();
+    at::Tensor dx_SH = at::zeros_like(x_SH_);
     dx_SH.index_copy_(0, own_O, dx_OH);
     return dx_SH;
   }
@@ -178,8 +179,8 @@ HeadResult number_head_forward_backward(const LayerContext& context, const HeadP
   const at::Tensor sums = at::zeros({1 + context.number_loss->notes()}, x_SH.options().dtype(at::kDouble));
   PooledRows rows(context, weights, x_SH, targets, sequences);
   if (has_nothing(rows, targets)) return {sums, at::zeros_like(x_SH)};
-  const at::Tensor pooled_MH = rows.forward();
-  at::Tensor dpooled_OH = pooled_MH.narrow(0, 0, 0);
+  at::Tensor pooled_MH = rows.forward();
+  at::Tensor dpooled_OH = at::zeros({0, pooled_MH.size(1)}, pooled_MH.options());
   if (targets.place_R.numel() > 0) {
     const NeckRows neck = through_neck(weights, pooled_MH);
     const at::Tensor numbers_RK = of_all_rows(context, numbers_of(weights, neck.y_MH), targets);
@@ -192,7 +193,8 @@ HeadResult number_head_forward_backward(const LayerContext& context, const HeadP
       dpooled_OH = neck_backward(weights, neck, pooled_MH.narrow(0, 0, targets.own), dy_OH, gradients);
     }
   }
-  return {sums, rows.backward(dpooled_OH, gradients)};
+  pooled_MH.reset();
+  return {sums, rows.backward(std::move(dpooled_OH), gradients)};
 }
 
 }  // namespace sluice::layers

@@ -2,6 +2,7 @@
 beside those classes' own losses and gradients."""
 
 import json
+import math
 import random
 import unittest
 
@@ -192,6 +193,32 @@ class Heads(TestCase):
             self.assertAlmostEqual(got[step][1], norm, delta=1e-9, msg=f"step {step}")
         self.assertLess(expected[5][0], expected[0][0])
 
+    def test_answers_may_be_longer_than_all_better_ones(self):
+        """Positions reach to the end of the longest text, whichever corpus has it: the loss is that of the rewards."""
+        chance = random.Random(3)
+        better = [[chance.randrange(VOCABULARY) for _ in range(chance.randint(2, 9))] for _ in range(3000)]
+        worse = [text[::-1] for text in better]
+        worse[1234] = [chance.randrange(VOCABULARY) for _ in range(60)]
+        write_corpus(self.directory / "chosen", better)
+        write_corpus(self.directory / "rejected", worse)
+        run = self.head_run("reward", data__train=[["chosen", 1.0]], head__kind="reward", head__rejected=["rejected"],
+                            head__pairs_per_step=len(better), train__steps=1, optimizer__lr=0.0, optimizer__min_lr=0.0,
+                            parallel__strategies=["<1,1,1>"])
+        self.train("reward", 1)
+        rewards = {}
+        for side in ("chosen", "rejected"):
+            self.sluice("eval", "--model", run, "--corpus", side, "--scores", "scores.jsonl")
+            rewards[side] = [json.loads(line)["numbers"][0] for line in (self.directory / "scores.jsonl").read_text().splitlines()]
+        expected = [math.log1p(math.exp(low - high)) for high, low in zip(rewards["chosen"], rewards["rejected"], strict=True)]
+        self.assertAlmostEqual(records(run)[0]["loss"], sum(expected) / len(expected), delta=1e-9)
+        for side, documents in (("chosen", better), ("rejected", worse)):
+            (self.directory / f"{side}.mask").write_bytes(b"".join(bytes([0] + [1] * (len(text) - 1)) for text in documents))
+        preferences = self.config("preferences", data__train=[["chosen", 1.0]], data__context_length=64, rl__algorithm="dpo",
+                                  rl__rejected=["rejected"], rl__prompts_per_step=len(better), train__steps=1,
+                                  parallel__strategies=["<1,1,1>"])
+        self.train("preferences", 1)
+        self.assertAlmostEqual(records(preferences)[0]["loss"], math.log(2), delta=1e-6)
+
     def test_embeddings_learn_and_strategies_agree(self):
         texts, _ = labelled_documents(48, seed=3)
         chance = random.Random(4)
@@ -251,10 +278,32 @@ class Heads(TestCase):
         """A folder of sentence-transformers comes in, without a class's prefix in its tensors' names, and goes out."""
         self.oracle()
         self.oracle().make_encoder(self.directory / "encoder", VOCABULARY)
+        of_folder = {"prompts": {"query": "query: "}, "similarity_fn_name": None}
+        (self.directory / "encoder" / "config_sentence_transformers.json").write_text(json.dumps(of_folder))
         self.embed_beside(True, hf="encoder")
+        kept = json.loads((self.directory / "embed_folder" / "config_sentence_transformers.json").read_text())
+        self.assertEqual(kept, {"prompts": {"query": "query: "}, "similarity_fn_name": "cosine"})
         pooling = json.loads((self.directory / "embed_folder" / "1_Pooling" / "config.json").read_text())
         self.assertTrue(pooling["pooling_mode_cls_token"], "the folder's own pooling was lost")
         self.embed_beside(False, hf="encoder", name="means", pooling="mean", matryoshka=[16])
+
+    def test_a_folder_of_embeddings_becomes_a_classifier(self):
+        """What says that it ends in embeddings is not exported, so the classifier is read as one."""
+        self.oracle().make_encoder(self.directory / "encoder", VOCABULARY)
+        (self.directory / "encoder" / "sentence_bert_config.json").write_text('{"max_seq_length": 64}')
+        documents, labels = labelled_documents()
+        self.write(documents, labels)
+        run = self.head_run("classes", head__kind="classify", head__labels=["a", "b", "c"], train__steps=1,
+                            parallel__strategies=["<1,1,1>"])
+        self.take_model("classes", "encoder")
+        self.train("classes", 1)
+        self.sluice("export", run, "--out", "folder", "--dtype", "float32")
+        names = sorted(path.name for path in (self.directory / "folder").rglob("*"))
+        for name in ("modules.json", "sentence_bert_config.json", "1_Pooling"):
+            self.assertNotIn(name, names)
+        told = [json.loads(self.sluice("eval", "--model", model, "--corpus", "labelled", "--dtype", "float32", "--json"))
+                for model in (run, "folder")]
+        self.assertAlmostEqual(told[0]["loss"], told[1]["loss"], delta=1e-6)
 
     def test_texts_are_read_as_sentence_transformers_reads_them(self):
         """Marks that the tokenizer puts around a text count on both sides, also where a text is cut."""
@@ -282,7 +331,8 @@ class Heads(TestCase):
         (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 24}))
         texts = ["a tide clock", "s", "north by north west, and a long way behind it"]
         (self.directory / "texts.txt").write_text("\n".join(texts) + "\n")
-        told = self.sluice("embed", "texts.txt", "--model", folder, "--context-length", 24)
+        told = self.sluice("embed", "texts.txt", "--model", folder)
+        self.assertEqual(told, self.sluice("embed", "texts.txt", "--model", folder, "--context-length", 24))
         found = [json.loads(line)["embedding"] for line in told.splitlines()]
         for mine, theirs in zip(found, self.oracle().encoded(folder, texts), strict=True):
             for a, b in zip(mine, theirs, strict=True):

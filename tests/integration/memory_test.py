@@ -138,6 +138,16 @@ ENCODER = {"model_type": "modernbert", "num_hidden_layers": 2, "hidden_size": 12
            "vocab_size": 512, "max_position_embeddings": CONTEXT, "global_attn_every_n_layers": 1, "pad_token_id": None,
            "bos_token_id": None, "eos_token_id": None, "cls_token_id": None, "sep_token_id": None}
 CLASSES = {"head__kind": "classify", "head__labels": ["a", "b", "c"], "data__train": [["labelled", 1.0]]}
+TEXTS = {"data__train": [["labelled", 1.0]], "head__pairs_per_step": 6}
+HEADS = {
+    "tokens": {"head__kind": "tokens", "head__labels": ["a", "b", "c"], "data__train": [["tokens", 1.0]]},
+    "values": {"head__kind": "value", "data__train": [["tokens", 1.0]]},
+    "rewards": TEXTS | {"head__kind": "reward", "head__rejected": ["near"]},
+    "embeddings": TEXTS | {"head__kind": "embed", "head__positives": ["near"]},
+    "many embeddings": TEXTS | {"head__kind": "embed", "head__positives": ["near"], "head__pairs_per_step": 40},
+    "mean embeddings": TEXTS | {"head__kind": "embed", "head__pooling": "mean", "head__positives": ["near"], "head__negatives": ["far"]},
+}
+LORA = {"lora__rank": 4, "lora__alpha": 8}
 SMALL_VOCABULARY, MIDDLE_VOCABULARY, LARGE_VOCABULARY = ({"model__vocab": vocab} for vocab in (512, 16_384, 65_536))
 SMALL_HEAD = {"vocab_size": 512}
 FOUR_EXPERTS = {"num_experts": 4, "num_experts_per_tok": 4}
@@ -186,6 +196,13 @@ PROVED = {
     "four waves of rows in bfloat16": ("<1,1,2,2,2>", FOUR_WAVES | BFLOAT16 | {"model": EXPERTS | SMALL_HEAD}),
     "travelling rows and tensor parallel": ("<2,1,2,2,2>", {"model": EXPERTS | SMALL_HEAD}),
 }
+for head, figures in HEADS.items():
+    for where, strategy in (("", "2x<1,1,1>"), (" and tensor parallel", "<2,1,1>"), (" on stages", "<1,2,1>"), (" on lanes", "<1,1,2>"),
+                            (" on lanes that share", "<1,1,2,2>")):
+        # Rows at a stage's border count in full, so a stage has two layers, as few as show what they keep.
+        layers = {"model__layers": 4} if strategy == "<1,2,1>" else {}
+        PROVED[head + where] = (strategy, {"model__vocab": 512} | layers | figures)
+    PROVED[head + " beside adapters"] = ("2x<1,1,1>", {"model__vocab": 512} | LORA | figures)
 RANKS_OF = {"travelling rows and tensor parallel": 4}
 
 
@@ -196,8 +213,13 @@ class Proof(TestCase):
     def setUp(self):
         super().setUp()
         write_corpus(self.directory / "corpus", make_documents(count=60, longest=CONTEXT))
-        write_corpus(self.directory / "labelled", make_documents(count=60, longest=CONTEXT, seed=8))
+        texts = make_documents(count=60, longest=CONTEXT, seed=8)
+        write_corpus(self.directory / "labelled", texts)
         (self.directory / "labelled.labels").write_text("".join(f"{i % 3}\n" for i in range(60)))
+        write_corpus(self.directory / "tokens", texts)
+        (self.directory / "tokens.labels").write_text("".join(json.dumps([i % 3 for i in range(len(text))]) + "\n" for text in texts))
+        for name, seed in (("near", 9), ("far", 10)):
+            write_corpus(self.directory / name, make_documents(count=60, longest=CONTEXT, seed=seed))
 
     def proved(self, strategy, changes, ranks=RANKS):
         """(measured, predicted) peaks of steps that have all buffers."""
