@@ -257,12 +257,32 @@ ParameterSource as_written(const model::ParameterTable& table, ParameterSource s
 
 namespace {
 
+constexpr const char* kModules = "modules.json";
+constexpr const char* kSentenceConfig = "config_sentence_transformers.json";
+
+// What makes a folder one of embeddings to sentence-transformers: a model with another head is read without.
+std::set<std::string> sentence_files(const std::vector<Companion>& companions) {
+  const auto modules = std::ranges::find(companions, kModules, &Companion::name);
+  if (modules == companions.end()) return {};
+  std::set<std::string> names{kModules, kSentenceConfig, "sentence_bert_config.json"};
+  const base::Json all = base::parse_json(modules->bytes, kModules);
+  for (const base::Json& module : all.is_array() ? all : base::Json::array()) {
+    const auto place = base::get_or<std::string>(module, "path", "", kModules);
+    if (!place.empty()) names.insert((fs::path(place) / "config.json").lexically_normal().string());
+  }
+  return names;
+}
+
 // Writes what goes with the weights, and returns the carried tensors, if there are any.
 std::unique_ptr<SafetensorsFile> write_companions(const fs::path& folder,
-                                                  const std::vector<Companion>& companions) {
+                                                  const std::vector<Companion>& companions,
+                                                  const model::HeadStyle& head) {
   std::unique_ptr<SafetensorsFile> carried;
+  const std::set<std::string> others =
+      head.kind == model::HeadKind::kRows ? std::set<std::string>() : sentence_files(companions);
   for (const Companion& companion : companions) {
     if (companion.name == kFolderRecord || companion.name == "config.json") continue;
+    if (others.contains(companion.name)) continue;
     const bool is_carried = companion.name == kCarriedTensors;
     const bool in_place = is_carried && !companion.place.empty();
     if (!in_place) write_companion(companion, folder);
@@ -288,7 +308,7 @@ void write_sentence_modules(const fs::path& folder, const model::Shape& shape) {
   };
   base::make_directories(folder / "1_Pooling");
   base::make_directories(folder / "2_Normalize");
-  base::write_json(folder / "modules.json",
+  base::write_json(folder / kModules,
                    base::Json::array({module(0, "", "Transformer"), module(1, "1_Pooling", "Pooling"),
                                       module(2, "2_Normalize", "Normalize")}));
   base::write_json(folder / "1_Pooling" / "config.json",
@@ -300,7 +320,12 @@ void write_sentence_modules(const fs::path& folder, const model::Shape& shape) {
                     {"pooling_mode_weightedmean_tokens", false},
                     {"pooling_mode_lasttoken", pooling == model::Pooling::kLast},
                     {"include_prompt", true}});
-  base::write_json(folder / "config_sentence_transformers.json", {{"similarity_fn_name", "cosine"}});
+  // Beside what a folder that came in says, as the texts that its prompts put in front of others.
+  base::Json config = base::Json::object();
+  if (fs::exists(folder / kSentenceConfig)) config = base::read_json(folder / kSentenceConfig);
+  if (config.is_object() && config.value("similarity_fn_name", base::Json()).is_null())
+    config["similarity_fn_name"] = "cosine";
+  base::write_json(folder / kSentenceConfig, config);
 }
 
 }  // namespace
@@ -311,7 +336,8 @@ void export_hugging_face(const fs::path& folder, const model::ParameterTable& ta
                 "exports are float32, bfloat16 or float16");
   AtomicFolder output(folder);
   ExportOptions whole = options;
-  const std::unique_ptr<SafetensorsFile> carried = write_companions(output.part(), options.companions);
+  const std::unique_ptr<SafetensorsFile> carried =
+      write_companions(output.part(), options.companions, table.shape.head);
   whole.carried = carried.get();
   write_tensors(output.part(), kWeightsStem, table, source, whole);
   fs::remove(output.part() / kCarriedTensors);
