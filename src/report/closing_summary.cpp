@@ -135,6 +135,10 @@ std::string closing_summary(const RunData& run) {
     add("validation loss",
         text(decimal(evaluation.validation_loss, 4), " over ", human_count(evaluation.targets), " targets",
              set.empty() ? "" : " of " + set));
+    std::vector<std::string> figures;
+    for (const auto& [key, figure] : evaluation.figures)
+      figures.push_back(text(key, " ", decimal(figure, 4)));
+    add("held out", base::join(figures, ", "));
   }
   add("reward", reward);
   add("reward curve", curve_text(steps, &StepRecord::reward));

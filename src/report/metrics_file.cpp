@@ -9,6 +9,7 @@
 #include "base/json_fields.h"
 #include "base/json_reader.h"
 #include "base/text.h"
+#include "report/run_data.h"
 
 namespace sluice::report {
 
@@ -20,15 +21,12 @@ base::Json null_or(const std::string& words) { return words.empty() ? base::Json
 
 std::vector<std::pair<std::string, double>> head_figures(const EvaluationMetrics& metrics) {
   std::vector<std::pair<std::string, double>> figures;
-  const std::pair<const char*, std::optional<double>> all[] = {{"accuracy", metrics.accuracy},
-                                                               {"f1", metrics.f1},
-                                                               {"margin", metrics.margin},
-                                                               {"recall_at_1", metrics.recall_at_1},
-                                                               {"recall_at_10", metrics.recall_at_10},
-                                                               {"mrr_at_10", metrics.mrr_at_10},
-                                                               {"ndcg_at_10", metrics.ndcg_at_10}};
-  for (const auto& [key, figure] : all) {
-    if (figure) figures.emplace_back(key, *figure);
+  const std::optional<double> all[] = {metrics.accuracy,    metrics.f1,           metrics.margin,
+                                       metrics.recall_at_1, metrics.recall_at_10, metrics.mrr_at_10,
+                                       metrics.ndcg_at_10};
+  static_assert(std::size(all) == std::size(kHeadFigures));
+  for (size_t i = 0; i < std::size(all); ++i) {
+    if (all[i]) figures.emplace_back(kHeadFigures[i], *all[i]);
   }
   return figures;
 }

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "graph/fsdp_moves.h"
 #include "graph/testing.h"
+#include "report/closing_summary.h"
 #include "report/run_summary.h"
 
 namespace sluice::report {
@@ -226,6 +227,18 @@ TEST(Verdict, OfTrainingTellsLossAndPrediction) {
   EXPECT_THAT(verdict.headline, HasSubstr("Training took 1."));
   EXPECT_THAT(verdict.detail, HasSubstr("The loss went from 5.000 to 2.100"));
   EXPECT_THAT(verdict.detail, HasSubstr("within 10.0\u00a0%"));
+}
+
+TEST(Page, ShowsFiguresOfHeads) {
+  RunData data{.title = "run", .ranks = 2, .systems = {run_of("sluice", "Sluice", 3'000'000'000, 1)}};
+  for (StepRecord& step : data.systems[0].steps) step.loss = 1;
+  EXPECT_THAT(report_page(data), Not(HasSubstr("Figures of held-out text")));
+  data.evaluations = {{.step = 1, .validation_loss = 2, .targets = 10, .figures = {{"recall_at_10", 0.25}}},
+                      {.step = 2, .validation_loss = 1, .targets = 10, .figures = {{"recall_at_10", 0.5}}}};
+  const std::string page = report_page(data);
+  EXPECT_THAT(page, HasSubstr("Figures of held-out text over steps"));
+  EXPECT_THAT(page, HasSubstr("recall_at_10"));
+  EXPECT_THAT(closing_summary(data), HasSubstr("held out        recall_at_10 0.5000"));
 }
 
 TEST(Page, ShowsWhatWasLearnt) {

@@ -21,7 +21,13 @@ struct Evaluation {
   double validation_loss = 0;
   int64_t targets = 0;
   std::optional<double> reward = {};  // of the likeliest answers, in runs that learn from what they say
+  // Of heads, as kHeadFigures names them.
+  std::vector<std::pair<std::string, double>> figures = {};
 };
+
+// What evaluations say of heads beside the loss: the keys of metrics.jsonl.
+inline constexpr const char* kHeadFigures[] = {"accuracy",     "f1",        "margin",    "recall_at_1",
+                                               "recall_at_10", "mrr_at_10", "ndcg_at_10"};
 
 struct SystemRun {
   std::string name;           // "sluice", "megatron", …

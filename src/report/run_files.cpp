@@ -105,6 +105,10 @@ void read_metrics(const fs::path& path, RunData& data) {
                                   .targets = count(line, "targets", place)});
       if (line.contains("reward"))
         data.evaluations.back().reward = base::require<double>(line, "reward", place);
+      for (const char* const key : kHeadFigures) {
+        if (line.contains(key) && !line[key].is_null())
+          data.evaluations.back().figures.emplace_back(key, base::require<double>(line, key, place));
+      }
     } else {
       SystemRun& run = run_of(data, line, place);
       run.steps.push_back(step_of(line, place));

@@ -53,9 +53,10 @@ std::string small_trace() {
 }
 
 TEST_F(RunFiles, TrainingRunBringsStepsAndEvaluations) {
-  write("metrics.jsonl",
-        base::text(kStep, "\n", R"({"step":0,"validation_loss":7.25,"targets":9})", "\n",
-                   R"({"step":1,"time_ms":2.5,"fallback":"no <room>","unfused_attention":7})", "\n"));
+  write(
+      "metrics.jsonl",
+      base::text(kStep, "\n", R"({"step":0,"validation_loss":7.25,"targets":9,"recall_at_10":0.5,"f1":null})",
+                 "\n", R"({"step":1,"time_ms":2.5,"fallback":"no <room>","unfused_attention":7})", "\n"));
   write("rank-0.log", "");
   write("rank-1.log", "");
   write("calibration.json", R"({"hardware": "2 x CPU", "source": "measured"})");
@@ -76,6 +77,8 @@ TEST_F(RunFiles, TrainingRunBringsStepsAndEvaluations) {
   EXPECT_NE(verdict_of(data).detail.find("calls for attention were left to plain operators"),
             std::string::npos);
   EXPECT_EQ(data.evaluations.at(0).validation_loss, 7.25);
+  ASSERT_EQ(data.evaluations.at(0).figures.size(), 1u);
+  EXPECT_EQ(data.evaluations.at(0).figures.front(), std::pair(std::string("recall_at_10"), 0.5));
   EXPECT_EQ(data.hardware, "2 x CPU");
   EXPECT_EQ(data.device_bytes, int64_t{2} << 30);
   ASSERT_EQ(data.timelines.size(), 2u);

@@ -145,6 +145,31 @@ void draw_share_row(Markup& out, const std::string& title, int64_t part, int64_t
   out.leaf("small", shown_percent(share));
 }
 
+// What evaluations of a head say beside the loss, a line for each figure of each set.
+void draw_head_figures(Markup& out, const RunData& data) {
+  std::map<std::string, Series> lines;
+  for (const Evaluation& evaluation : data.evaluations) {
+    for (const auto& [key, figure] : evaluation.figures) {
+      const std::string name = evaluation.set.empty() ? key : text(key, ", ", evaluation.set);
+      lines[name].points.emplace_back(static_cast<double>(evaluation.step), figure);
+    }
+  }
+  if (lines.empty()) return;
+  Chart chart{.label = "Figures of held-out text over steps",
+              .x_title = "step",
+              .y_title = "",
+              .unit = "",
+              .series = {}};
+  for (int style = 1; auto& [name, series] : lines) {
+    series.title = name;
+    series.style = text("s", style);
+    series.dots = true;
+    style = style % kStyles + 1;
+    chart.series.push_back(std::move(series));
+  }
+  draw_chart(out, chart);
+}
+
 }  // namespace
 
 void draw_step_times(Markup& out, const RunData& data) {
@@ -206,6 +231,7 @@ void draw_loss(Markup& out, const RunData& data) {
   if (chart.series.empty()) raw.style = "s0";
   chart.series.push_back(std::move(raw));
   draw_chart(out, chart);
+  draw_head_figures(out, data);
 }
 
 void draw_lengths(Markup& out, const RunData& data) {

@@ -36,13 +36,6 @@ Units units_of(const at::Tensor& rows_NH) {
   return {rows_NH / length_N1, length_N1};
 }
 
-double recall_at_10(const at::Tensor& scores_NM) {
-  const int64_t groups = scores_NM.size(0);
-  const at::Tensor own_N1 = scores_NM.narrow(1, 0, groups).diagonal().unsqueeze(1);
-  const at::Tensor nearer_N = scores_NM.gt(own_N1).sum(1);
-  return nearer_N.lt(10).to(at::kDouble).mean().item<double>();
-}
-
 }  // namespace
 
 HeadOutcome bradley_terry(const std::vector<TextNumbers>& rewards, const std::vector<double>& margins,
@@ -78,7 +71,6 @@ HeadOutcome info_nce(const std::vector<TextNumbers>& embeddings, int64_t texts_o
   const at::Tensor log_NM = at::log_softmax(scores_NM, 1);
   HeadOutcome outcome;
   outcome.loss = -log_NM.narrow(1, 0, static_cast<int64_t>(groups)).diagonal().mean().item<double>();
-  outcome.recall_at_10 = recall_at_10(scores_NM);
   at::Tensor dscores_NM = log_NM.exp();
   dscores_NM.narrow(1, 0, static_cast<int64_t>(groups)).diagonal().sub_(1);
   dscores_NM.div_(temperature * static_cast<double>(groups));

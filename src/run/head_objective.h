@@ -14,7 +14,6 @@ struct HeadOutcome {
   double loss = 0;                     // the mean over groups
   std::optional<double> accuracy;      // of pairs: those the right way round
   std::optional<double> margin;        // of pairs: the mean of reward − other reward
-  std::optional<double> recall_at_10;  // of texts: those that have theirs among the ten nearest
   std::vector<TextNumbers> gradients;  // by text
 };
 
