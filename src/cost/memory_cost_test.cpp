@@ -92,14 +92,20 @@ TEST(MemoryCost, WhatIsFrozenHasNeitherGradientNorMoments) {
             with_small_tensors(all_trained - (table.size() - trained) * (4 + 12)));
 }
 
+// Of a token: its id, its position and its sequence; of one with a loss its row, its place and its target,
+// too.
+constexpr int64_t kIndices = 3 * 8;
+
 TEST(MemoryCost, CreditCountsDeferredWeightGradientsAndTransients) {
   const CostModel cost(tiny_options());
   const int64_t free_one = 10'000'000 - MemoryCost(cost, {}).fixed_bytes(1);
-  EXPECT_EQ(MemoryCost(cost, {}).max_len_tokens(1), free_one / (5 * 1000 + 256 + 300));
+  constexpr int64_t kTransient = 300 + kIndices;
+  EXPECT_EQ(MemoryCost(cost, {}).max_len_tokens(1), free_one / (5 * 1000 + 256 + kTransient));
   const int64_t free_two = 10'000'000 - MemoryCost(cost, {.pp = 2}).fixed_bytes(2);
-  const int64_t longest = free_two / (3 * 1500 + 256 + 300);
+  const int64_t longest = free_two / (3 * 1500 + 256 + kTransient);
   EXPECT_EQ(MemoryCost(cost, {.pp = 2}).max_len_tokens(2), longest);
-  EXPECT_EQ(MemoryCost(cost, {.pp = 2}).credit_tokens(2), (free_two - 300 * longest) / (3 * 1500 + 256));
+  EXPECT_EQ(MemoryCost(cost, {.pp = 2}).credit_tokens(2),
+            (free_two - kTransient * longest) / (3 * 1500 + 256));
   EXPECT_GE(MemoryCost(cost, {.pp = 2}).credit_tokens(2), longest);
 }
 
@@ -132,12 +138,12 @@ TEST(MemoryCost, HeadsHaveAtWorkWhatRowsWithALossNeed) {
   const auto working = [&](int tp, int64_t loss_tokens) {
     return MemoryCost(cost, {.tp = tp}).working_bytes(CellKind::kForward, {6, 7}, 1000, loss_tokens, false);
   };
-  EXPECT_EQ(working(1, 1000), 1000 * 300);
-  EXPECT_EQ(working(1, 50), 1000 * 75 + 50 * 225);
-  EXPECT_EQ(working(1, 0), 1000 * 75);
+  EXPECT_EQ(working(1, 1000), 1000 * 300 + 2000 * kIndices);
+  EXPECT_EQ(working(1, 50), 1000 * 75 + 50 * 225 + 1050 * kIndices);
+  EXPECT_EQ(working(1, 0), 1000 * 75 + 1000 * kIndices);
   // All of them may lie in one rank's half: the other then gives as many.
-  EXPECT_EQ(working(2, 50), 1000 * 75 + 100 * 225);
-  EXPECT_EQ(working(2, 900), 1000 * 300);
+  EXPECT_EQ(working(2, 50), 1000 * 75 + 100 * 225 + 1100 * kIndices);
+  EXPECT_EQ(working(2, 900), 1000 * 300 + 2000 * kIndices);
 }
 
 TEST(MemoryCost, NothingIsKeptBelowTheFirstTrainedLayer) {
@@ -148,7 +154,7 @@ TEST(MemoryCost, NothingIsKeptBelowTheFirstTrainedLayer) {
   EXPECT_EQ(memory.held_bytes_per_token(), 3 * 1000 + 256);
   EXPECT_EQ(MemoryCost(cost.under({.offload_permille = 500}), {}).held_bytes_per_token(), 2500 + 256);
   // Its forward still makes what it then drops.
-  EXPECT_EQ(memory.working_bytes(CellKind::kForward, {2, 3}, 1, 1, false), 1000 + 300);
+  EXPECT_EQ(memory.working_bytes(CellKind::kForward, {2, 3}, 1, 1, false), 1000 + 300 + 2 * kIndices);
 }
 
 TEST(MemoryCost, AnEmbeddingWhoseRowsHaveANormKeepsThem) {
