@@ -2,11 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "base/text.h"
 #include "config/config_file.h"
 #include "corpus/indexed.h"
 #include "corpus/temporary_directory.h"
 #include "session/data.h"
+#include "session/other_models.h"
 #include "session/run_planning.h"
 #include "session/sampling.h"
 #include "study/methods.h"
@@ -87,6 +91,22 @@ TEST_F(RunScenario, ClusterIsTheConfiguredOne) {
   EXPECT_EQ(machine.cluster.name, "h100x8");
   EXPECT_EQ(machine.calibration.options.topology.node_ranks(), 8);
   EXPECT_EQ(scenario_of_run(run, {.steps = 1}).inputs.world_size, 16);
+}
+
+TEST_F(RunScenario, ATeacherIsTakenOffTheDeviceOnce) {
+  const std::filesystem::path teacher = directory_ / "teacher";
+  std::filesystem::create_directories(teacher);
+  std::ofstream(teacher / "config.json")
+      << R"({"model_type": "llama", "hidden_size": 256, "num_hidden_layers": 8, "num_attention_heads": 4, )"
+      << R"("num_key_value_heads": 4, "intermediate_size": 512, "vocab_size": 64, "rms_norm_eps": 1e-5})";
+  const auto room = [&](const std::vector<std::string>& settings) {
+    return scenario_of_run(config(settings), {.steps = 1}).inputs.cost.options().memory;
+  };
+  const cost::MemoryModel alone = room({"cluster.preset=h100x8"});
+  const std::vector<std::string> taught{"cluster.preset=h100x8", base::text("teacher.hf=", teacher.string())};
+  const int64_t beside = session::bytes_beside(config(taught), alone, 8);
+  ASSERT_GT(beside, 0);
+  EXPECT_EQ(alone.device_bytes - room(taught).device_bytes, beside);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "profile/device.h"
 #include "report/plan_table.h"
 #include "run/calibration.h"
+#include "run/other_tokenizers.h"
 #include "run/precision.h"
 #include "session/other_models.h"
 #include "session/planned_step.h"
@@ -68,6 +69,7 @@ OfflinePlanning offline_planning(config::RunConfig config, int ranks, const corp
   session::require_context(planner, data.longest_sequence());
   std::vector<session::TrunkPlanning> others;
   for (session::OtherModel& model : session::other_models(config)) {
+    require_tokenizer(model, config);
     others.push_back(session::plan_beside(planner, std::move(model), beside_bytes));
     session::require_fit(others.back(),
                          config.generates() ? config::longest_context(config) : data.longest_sequence());

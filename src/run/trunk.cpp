@@ -8,6 +8,7 @@
 #include "graph/memory.h"
 #include "model/table_positions.h"
 #include "run/model_source.h"
+#include "run/other_tokenizers.h"
 #include "run/precision.h"
 #include "runtime/make_executor.h"
 #include "session/data_notes.h"
@@ -27,10 +28,10 @@ runtime::Precision frozen_precision(const config::TrainConfig& train) {
 
 Trunk::Trunk(RunContext& run, const session::OtherModel& model, const Options& options) : run_(run) {
   run.control().together(base::text("opening ", model.folder.string()), [&] {
-    session::require_tokenizer(model, run.start().data());
+    require_tokenizer(model, run.config());
+    require_tokenizer(model, run.start().data());
     if (model.common_rows > 0) require_common_rows(model);
-    planning_.emplace(
-        session::plan_beside(run.planning().planner(), model, run.planning().beside_bytes()));
+    planning_.emplace(session::plan_beside(run.planning().planner(), model, run.planning().beside_bytes()));
     open(options);
   });
 }
@@ -73,11 +74,11 @@ void Trunk::load() {
     ModelSource source = open_model(storage::locate(model().folder.string(), {}));
     if (model().common_rows == 0) return source.load(engine_->store());
     const checkpoint::HuggingFaceModel& files = *source.hugging_face;
-    runtime::load_masters(engine_->store(),
-                          checkpoint::with_vocabulary(planning_->table, files.table(),
-                                                      [&](int bucket, base::Interval interval, float* values) {
-                                                        files.read(bucket, interval, values);
-                                                      }));
+    runtime::load_masters(engine_->store(), checkpoint::with_vocabulary(
+                                                planning_->table, files.table(),
+                                                [&](int bucket, base::Interval interval, float* values) {
+                                                  files.read(bucket, interval, values);
+                                                }));
   });
 }
 

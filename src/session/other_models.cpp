@@ -9,14 +9,11 @@
 #include "base/json_reader.h"
 #include "base/text.h"
 #include "config/learnt_rewards.h"
-#include "corpus/beside.h"
-#include "corpus/token_texts.h"
 #include "cost/link_buffers.h"
 #include "model/head_keys.h"
 #include "model/hugging_face.h"
 #include "model/parameters.h"
 #include "model/tuning.h"
-#include "session/data_notes.h"
 
 namespace sluice::session {
 namespace {
@@ -51,52 +48,26 @@ void require_one_number(const OtherModel& model) {
 void require_rows(const OtherModel& model, const config::RunConfig& config) {
   const int64_t own = model.shape.vocab, needed = config.model.shape->vocab;
   if (own >= needed) return;
-  throw InputError(text("[config] ", model.key, " names ", model.folder.string(), ", which has rows for ", own,
-                        " tokens, but the model that is trained has ", needed,
+  throw InputError(text("[config] ", model.key, " names ", model.folder.string(), ", which has rows for ",
+                        own, " tokens, but the model that is trained has ", needed,
                         ": give one of the same tokenizer"));
 }
 
 void refuse_beside_teacher(const config::RunConfig& config) {
   const auto refuse = [](const std::string& key) {
-    throw InputError(text("[config] teacher.hf and ", key, " both say what is learnt: leave one of them out"));
+    throw InputError(
+        text("[config] teacher.hf and ", key, " are both objectives of training: leave one of them out"));
   };
   if (config.rl.algorithm != config::RlAlgorithm::kNone) refuse("rl.algorithm");
   if (config.head.kind != config::HeadUse::kNone) refuse("head.kind");
   if (config.train.z_loss > 0) refuse("train.z_loss");
 }
 
-// Any rows of a teacher's vocabulary that only pad it are left out, and rows that it lacks are added.
-void match_rows(OtherModel& teacher, const config::RunConfig& config) {
-  const int64_t own = teacher.shape.vocab, needed = config.model.shape->vocab;
-  if (own == needed) return;
-  const std::string found = text("[config] ", teacher.key, " names ", teacher.folder.string(),
-                                 ", which has rows for ", own, " tokens, but the model that is trained has ",
-                                 needed, ": ");
-  const auto tokenizer = tokenizer_in(teacher.folder);
-  if (!tokenizer) {
-    throw InputError(text(found, "give a teacher with the same vocabulary, or put its tokenizer into its ",
-                          "folder, which tells whether the rows are of the same tokens"));
-  }
-  int64_t tokens = std::ssize(corpus::token_texts(tokenizer->bytes, tokenizer->name));
-  if (const auto trained = config.model.hf.empty() ? std::nullopt : tokenizer_in(config.model.hf))
-    tokens = std::max(tokens, std::ssize(corpus::token_texts(trained->bytes, trained->name)));
-  teacher.common_rows = std::min(own, needed);
-  if (tokens > teacher.common_rows) {
-    throw InputError(text(found, "the tokenizer has ", tokens, " tokens, so that not only padding differs; ",
-                          "give a teacher with the same vocabulary"));
-  }
-  teacher.shape.vocab = needed;
-}
-
-void require_same_tokenizer(const OtherModel& teacher, const config::RunConfig& config) {
-  if (config.model.hf.empty()) return;
-  const auto own = tokenizer_in(config.model.hf), other = tokenizer_in(teacher.folder);
-  if (!own || !other) return;
-  const std::string found = corpus::difference(*own, *other);
-  if (found.empty()) return;
-  throw InputError(text("[config] ", teacher.key, " names ", teacher.folder.string(),
-                        ", which is of another tokenizer than model.hf, ", config.model.hf, ": ", found,
-                        "; give a teacher of the same tokenizer"));
+// Rows that only pad the teacher's vocabulary are left out, and rows that it lacks are added.
+void match_rows(OtherModel& teacher, int64_t rows) {
+  if (teacher.shape.vocab == rows) return;
+  teacher.common_rows = std::min(teacher.shape.vocab, rows);
+  teacher.shape.vocab = rows;
 }
 
 }  // namespace
@@ -122,8 +93,7 @@ std::vector<OtherModel> teachers(const config::RunConfig& config) {
   }
   teacher.leaves_rows = true;
   teacher.divergence = config.teacher.divergence;
-  require_same_tokenizer(teacher, config);
-  match_rows(teacher, config);
+  match_rows(teacher, config.model.shape->vocab);
   return {std::move(teacher)};
 }
 
@@ -142,20 +112,6 @@ std::vector<OtherModel> other_models(const config::RunConfig& config) {
   std::vector<OtherModel> models = reward_models(config);
   for (auto found : {teachers(config), critics(config)}) std::ranges::move(found, std::back_inserter(models));
   return models;
-}
-
-void require_tokenizer(const OtherModel& model, const Data& data) {
-  const auto own = model.folder.empty() ? std::nullopt : tokenizer_in(model.folder);
-  if (!own) return;
-  for (const corpus::Blend::Entry& part : data.phases.front().training.parts()) {
-    const auto other = tokenizer_in(corpus::folder_beside(part.corpus->prefix(), part.corpus->options()));
-    if (!other) continue;
-    const std::string found = corpus::difference(*own, *other);
-    if (found.empty()) continue;
-    throw InputError(text("[config] ", model.key, " names ", model.folder.string(),
-                          ", which is of another tokenizer than ", part.corpus->prefix().string(), ": ", found,
-                          "; give a model of the same tokenizer"));
-  }
 }
 
 int64_t owned_parameter_bytes(const OtherModel& model, const cost::MemoryModel& memory) {
@@ -190,11 +146,11 @@ int64_t leave_room_beside(const config::RunConfig& config, cost::MemoryModel& me
   if (beside == 0 || memory.device_bytes == 0) return beside;
   if (beside >= memory.device_bytes) {
     const auto bytes = [](int64_t value) { return base::human_bytes(static_cast<double>(value)); };
-    throw base::InfeasibleError(base::text(
-        needs_reference(config.rl) ? "the reference (rl.kl), reward models and critic take "
-                                   : "reward models, teacher and critic take ",
-        bytes(beside), " of each of ", world_size, " ranks, which have ", bytes(memory.device_bytes),
-        ": give smaller ones, or more ranks"));
+    throw base::InfeasibleError(base::text(needs_reference(config.rl)
+                                               ? "the reference (rl.kl), reward models and critic take "
+                                               : "reward models, teacher and critic take ",
+                                           bytes(beside), " of each of ", world_size, " ranks, which have ",
+                                           bytes(memory.device_bytes), ": give smaller ones, or more ranks"));
   }
   memory.device_bytes -= beside;
   return beside;

@@ -11,7 +11,6 @@
 #include "cost/cost_model.h"
 #include "model/head_chunk_rows.h"
 #include "model/shape.h"
-#include "session/data.h"
 
 namespace sluice::session {
 
@@ -30,18 +29,14 @@ struct OtherModel {
 // One for each "model:FOLDER" in rl.reward. InputError naming key and folder where there is no model, or none
 // that scores a text by one number, or it has fewer rows than the run's model has tokens.
 std::vector<OtherModel> reward_models(const config::RunConfig& config);
-// teacher.hf's; none where it is empty. InputError likewise where it has another tokenizer than the run's
-// model, or other rows and no tokenizer to tell by that they only pad it, or the run learns from something
-// else.
+// teacher.hf's; none where it is empty. InputError likewise where the run learns from something else. Whether
+// other rows than the run's only pad the vocabulary, a run asks before it begins (run/other_tokenizers.h).
 std::vector<OtherModel> teachers(const config::RunConfig& config);
 // rl.critic's, or the run's own model's, with a value of each token in place of its end; none without
 // rl.algorithm = "ppo". InputError as of reward models.
 std::vector<OtherModel> critics(const config::RunConfig& config);
 // All of them.
 std::vector<OtherModel> other_models(const config::RunConfig& config);
-
-// InputError naming an id and its two texts where the folder has another tokenizer than the run's documents.
-void require_tokenizer(const OtherModel& model, const Data& data);
 
 // What a rank keeps of a parameter that it owns: a number as wide as it computes, or all that an optimizer keeps, and
 // such a number where masters are wider.

@@ -15,7 +15,6 @@
 #include "cost/shipped.h"
 #include "model/program.h"
 #include "session/low_precision_gemms.h"
-#include "session/other_models.h"
 #include "session/planning_inputs.h"
 #include "session/sampling.h"
 #include "session/strategy_file.h"
@@ -217,9 +216,6 @@ RunMachine machine_of(const config::RunConfig& config, const RunMachineOptions& 
       config, options.calibration.empty() ? config.parallel.calibration : options.calibration, machine);
   machine.calibration.options.codecs = config::wire_codecs(config);
   machine.calibration.options.whole_pulls = config.parallel.strategies.size() != 1;
-  cost::MemoryModel& memory = machine.calibration.options.memory;
-  const int64_t others = other_bytes(other_models(config), memory, machine.world_size);
-  if (others > 0) memory.device_bytes = std::max<int64_t>(1, memory.device_bytes - others);
   machine.devices = strategy::devices_of(machine.cluster, machine.world_size, kUsableTenths);
   require_products(config, machine.cluster);
   if (config.memory.device_gib > 0) {
