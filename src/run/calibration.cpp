@@ -151,7 +151,7 @@ cost::Calibration calibrate(const CalibrationRequest& request, comm::Transport& 
     if (!measure) calibration = with_machine(*earlier, request);
   });
   if (!measure) return calibration;
-  const auto measuring = control.activity().shared("measuring the machine");
+  const auto measuring = control.activity().shared("measuring this machine");
   return profile::probe(probe_options(request, std::move(tp_degrees)), transport).calibration;
 }
 

@@ -1,5 +1,6 @@
 #include "run/first_parameters.h"
 
+#include "base/text.h"
 #include "checkpoint/hugging_face.h"
 #include "run/snapshot_replicas.h"
 #include "run/snapshot_size.h"
@@ -34,7 +35,10 @@ void begin_parameters(const config::RunConfig& config, runtime::ParameterStore& 
 
 void load_parameters(const config::RunConfig& config, Resumed& resumed, const Reference& reference,
                      runtime::ParameterStore& store, survive::Control& control) {
-  control.together("loading the parameters", [&] {
+  const bool has_weights = resumed.checkpoint() != nullptr || !config.model.hf.empty();
+  const std::string what = base::text(has_weights ? "loading " : "initialising ",
+                                      base::human_count(store.table().size()), " parameters");
+  control.together(what, [&] {
     checkpoint::Checkpoint* checkpoint = resumed.checkpoint();
     if (checkpoint == nullptr && reference.empty()) begin_parameters(config, store);
     if (checkpoint == nullptr) return;

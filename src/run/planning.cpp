@@ -36,7 +36,7 @@ Planning::Planning(const RunOptions& options, const AgreedConfig& agreed, const 
     : options_(options), start_(start), device_(device), config_(agreed.config), table_(agreed.table) {
   keep_proposal(start.resumed());
   const cost::CostModel::Options prices = priced(control);
-  control.together("planning", [&] {
+  control.together(config_.parallel.strategies.empty() ? "proposing strategies" : "planning", [&] {
     calibrated_.emplace(prices);
     planner_ = planner_of(config_, world_size());
     step_planners_ = std::make_unique<StepPlanners>(*planner_);
@@ -81,9 +81,8 @@ cost::CostModel::Options Planning::priced(survive::Control& control) {
   calibration.options.whole_pulls = config_.parallel.strategies.size() != 1;
   calibration_ = cost::to_json(calibration, {}, world_size());
   // A run that continues takes the room that was written, and the same off again.
-  control.together("opening other models", [&] {
-    beside_bytes_ = session::leave_room_beside(config_, memory, world_size());
-  });
+  control.together("opening other models",
+                   [&] { beside_bytes_ = session::leave_room_beside(config_, memory, world_size()); });
   return calibration.options;
 }
 

@@ -25,7 +25,7 @@ profile::ProbeResult profile_run(const RunOptions& options, int64_t budget_ns) {
     probe.lengths = profile::profile_lengths(config::longest_context(config));
     probe.budget_ns = budget_ns;
     probe.decodes = true;
-    const auto measuring = context->activity().shared("measuring the machine");
+    const auto measuring = context->activity().shared("measuring this machine");
     result = profile::probe(probe, context->device_transport());
     context->peers().leave();
   });

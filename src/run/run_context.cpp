@@ -10,6 +10,7 @@
 #include "run/precision.h"
 #include "runtime/make_executor.h"
 #include "session/other_models.h"
+#include "survive/start_notices.h"
 
 namespace sluice::run {
 
@@ -27,6 +28,8 @@ void RunContext::open_machine() {
 
 void RunContext::open() {
   meet();
+  std::optional<survive::StartNotices> notices;
+  if (rank() == 0) notices.emplace(activity());
   const auto starting = activity().own("starting");
   start_.emplace(options_, *agreed_, peers_);
   device_.emplace(options_, *agreed_, start_->state().calibration, peers_);
@@ -90,9 +93,9 @@ void RunContext::open_engine() {
     strategies.insert(strategies.end(), rollout_strategy_->candidates().begin(),
                       rollout_strategy_->candidates().end());
   }
-  engine_ = std::make_unique<runtime::Engine>(table, strategies, device_->transport(),
-                                              runtime::make_executor(device_->device(), peers_.executor_options()),
-                                              options);
+  engine_ = std::make_unique<runtime::Engine>(
+      table, strategies, device_->transport(),
+      runtime::make_executor(device_->device(), peers_.executor_options()), options);
   std::vector<std::vector<std::string>> groups;
   for (const config::GroupConfig& group : config.optimizer.groups) groups.push_back(group.parameters);
   engine_->store().set_parameter_groups(model::parameter_group_runs(table, groups));

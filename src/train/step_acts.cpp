@@ -21,7 +21,7 @@ runtime::StepResult StepActs::train(const run::PreparedStep& step, const runtime
   const int64_t number = step.plan.step;
   std::vector<layers::HeadRows> rows;
   if (teacher_) {
-    rows = teacher_->evaluate(*step.earlier, step.tokens, base::text("running the teacher of step ", number))
+    rows = teacher_->evaluate(*step.earlier, step.tokens, base::text("running the teacher of step ", number + 1))
                .head_rows;
     note_earlier(*teacher_, "teacher");
     earlier_->predicted_peak_bytes = step.earlier_peak_bytes;
@@ -30,7 +30,7 @@ runtime::StepResult StepActs::train(const run::PreparedStep& step, const runtime
     critic_result_ = critic_->train(*step.critic, optimizer);
     note_earlier(critic_->trunk(), "critic");
   }
-  const auto running = run_.activity().nodes(base::text("running step ", number));
+  const auto running = run_.activity().nodes(base::text("running step ", number + 1));
   return run_.engine().train(step.graph, step.tokens, optimizer, teacher_ ? &rows : nullptr);
 }
 

@@ -25,6 +25,7 @@
 #include "run/text_groups.h"
 #include "session/sampling.h"
 #include "strategy/device_peaks.h"
+#include "survive/start_notices.h"
 #include "survive/stop_signal.h"
 #include "train/device_choosing.h"
 #include "train/expert_rebalancer.h"
@@ -116,8 +117,9 @@ class Trainer::Impl {
   std::optional<Validation> validation_;
   std::optional<run::Saver> saver_;
   std::optional<cost::ModelFlops> model_flops_;
-  std::optional<double> peak_flops_per_ns_;  // of all ranks together
-  bool snapshot_beside_ = false;             // of the next step: one was begun
+  std::optional<double> peak_flops_per_ns_;       // of all ranks together
+  std::optional<survive::StartNotices> notices_;  // until the first step is done
+  bool snapshot_beside_ = false;                  // of the next step: one was begun
   // Where data stand in front of the step under way.
   std::optional<corpus::SamplerState> sampler_before_;
   base::Json rollout_before_;
@@ -161,6 +163,7 @@ std::string Trainer::Impl::describe_first_step() {
 }
 
 void Trainer::Impl::run() {
+  if (run_.rank() == 0) notices_.emplace(run_.activity());
   acts_.emplace(run_);
   try_longest();
   if (config().generates() || config().train.sample_every > 0)
@@ -240,6 +243,7 @@ void Trainer::Impl::train_steps() {
         straggler_monitor_->observe(*step, result, agreement.rank_statuses, record);
     experts_->observe(record.step, result);
     devices_->observe(record.step, result, agreement.rank_statuses);
+    notices_.reset();
     reporter_->write(record);
     reporter_->write(news.changes, record, step->graph, straggler_monitor_->slowdowns());
     if (std::ranges::find(config().log.trace_steps, record.step) != config().log.trace_steps.end()) {

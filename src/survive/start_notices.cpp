@@ -1,0 +1,45 @@
+#include "survive/start_notices.h"
+
+#include <chrono>
+
+#include "base/log.h"
+#include "base/steady_time.h"
+#include "base/text.h"
+
+namespace sluice::survive {
+
+std::optional<std::string> PhaseLines::due(const std::string& phase, int64_t now_ns) {
+  if (phase != phase_) {
+    phase_ = phase;
+    begin_ns_ = now_ns;
+    shown_ns_ = 0;
+  }
+  const int64_t since_ns = now_ns - begin_ns_;
+  const bool first = shown_ns_ == 0;
+  if (phase.empty() || (first ? since_ns < kShownAfterNs : now_ns - shown_ns_ < kAgainAfterNs))
+    return std::nullopt;
+  shown_ns_ = now_ns;
+  return first ? phase : base::text("still ", phase, " after ", since_ns / 1'000'000'000, " s");
+}
+
+StartNotices::StartNotices(const Activity& activity) : activity_(activity), thread_([this] { look(); }) {}
+
+StartNotices::~StartNotices() {
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  over_.notify_one();
+  thread_.join();
+}
+
+void StartNotices::look() {
+  constexpr std::chrono::milliseconds kPause{100};
+  PhaseLines lines;
+  std::unique_lock lock(mutex_);
+  while (!over_.wait_for(lock, kPause, [this] { return ended_; })) {
+    if (const auto line = lines.due(activity_.now().what, base::now_ns())) base::log_info(*line);
+  }
+}
+
+}  // namespace sluice::survive

@@ -1,0 +1,50 @@
+// What a run does before its first step, told to who waits: reading, measuring, proposing and loading may
+// take minutes.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "survive/activity.h"
+
+namespace sluice::survive {
+
+// Which lines are due. Short phases have none.
+class PhaseLines {
+ public:
+  static constexpr int64_t kShownAfterNs = 500'000'000;
+  static constexpr int64_t kAgainAfterNs = 10'000'000'000;
+
+  // The line for a phase that is under way at that time: when it has lasted for a while, and then now and
+  // then.
+  std::optional<std::string> due(const std::string& phase, int64_t now_ns);
+
+ private:
+  std::string phase_;
+  int64_t begin_ns_ = 0;
+  int64_t shown_ns_ = 0;  // 0: not yet
+};
+
+// While it lives, a thread logs the phases of `activity`, which outlives it.
+class StartNotices {
+ public:
+  explicit StartNotices(const Activity& activity);
+  ~StartNotices();
+  StartNotices(const StartNotices&) = delete;
+  StartNotices& operator=(const StartNotices&) = delete;
+
+ private:
+  void look();
+
+  const Activity& activity_;
+  std::mutex mutex_;
+  std::condition_variable over_;
+  bool ended_ = false;
+  std::thread thread_;  // last: it uses the others
+};
+
+}  // namespace sluice::survive
