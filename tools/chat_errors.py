@@ -2,7 +2,10 @@
 
 
 class ChatError(Exception):
-    """A message for the user."""
+    """A message for the user: one line, also where a template's own message has several."""
+
+    def __str__(self):
+        return " ".join(line.strip() for line in super().__str__().splitlines() if line.strip())
 
 
 class LostError(ChatError):

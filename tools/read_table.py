@@ -179,9 +179,7 @@ def main():
 
 
 def fail(message):
-    data = " ".join(str(message).split()).encode("utf-8", "replace")
-    sink.write(b"X" + struct.pack("<Q", len(data)) + data)
-    sink.flush()
+    channel.tell(channel.refusal(message))
 
 
 if __name__ == "__main__":

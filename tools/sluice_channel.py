@@ -42,7 +42,8 @@ def package(name):
 
 
 def one_line(message):
-    return " ".join(str(message).split())
+    """A message of a package or of a user's function, whose lines are joined: errors of Sluice are one line."""
+    return " ".join(line.strip() for line in str(message).splitlines() if line.strip())
 
 
 def read_exactly(size):
@@ -62,7 +63,7 @@ def packed(text):
 
 
 def refusal(message, status=b"X"):
-    return status + packed(message)
+    return status + packed(one_line(message))
 
 
 def tell(*parts):

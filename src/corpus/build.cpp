@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/json_reader.h"
+#include "base/log.h"
 #include "base/rng.h"
 #include "base/text.h"
 #include "corpus/beside.h"
@@ -114,7 +115,7 @@ bool may_be_dated(const ChatFiles& files, const std::string& config) {
 }
 
 // How a corpus is made of its inputs.
-void add_manner(const BuildOptions& options, base::CanonicalBytes& bytes) {
+void add_options(const BuildOptions& options, base::CanonicalBytes& bytes) {
   bytes.add(options.documents.text_key).add(options.documents.delimiter).add(options.documents.label_key);
   bytes.add(options.documents.label_pieces == LabelledPieces::kAll ? 1 : 0);
   for (const std::string& column : options.documents.columns) bytes.add(column);
@@ -157,7 +158,7 @@ std::string common_fingerprint_of(const Inputs& inputs, const BuildOptions& opti
         .add(file.separator);
   }
   bytes.add(options.part.count);
-  add_manner(options, bytes);
+  add_options(options, bytes);
   return base::hash_text(bytes.hash());
 }
 
@@ -169,7 +170,7 @@ std::string fingerprint_of(const std::vector<InputFile>& files, const BuildOptio
     bytes.add(static_cast<int64_t>(file.text_rows)).add(file.separator);
   }
   bytes.add(options.part.index);
-  add_manner(options, bytes);
+  add_options(options, bytes);
   return base::hash_text(bytes.hash());
 }
 
@@ -276,8 +277,10 @@ void require_documents(const BuildResult& result, const BuildOptions& options, s
 void require_whole(const BuildResult& result) {
   const Findings& lost = result.encoded.chats.lost;
   if (lost.count == 0) return;
+  for (const std::string& found : lost.first) base::log_warning(found);
   throw InputError(text("something of ", lost.count, " of ", result.encoded.counts.documents,
-                        " conversations would be lost:\n  ", lost.shown("\n  ")));
+                        " conversations would be lost; the lines above show the first: choose another ",
+                        "--chat-template, or correct the data"));
 }
 
 void encode(const std::vector<InputFile>& files, const BuildOptions& options, const BuildTokenizer& with,

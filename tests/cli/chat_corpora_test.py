@@ -190,7 +190,7 @@ class ChatCorpora(CommandTest):
         built, parts = self.learnt(FORGETFUL, CHAT)
         self.assertEqual(parts, ["<think>so</think>Vu.<|im_end|>"])
         self.assertEqual(json.loads(built.stdout)["rewritten_documents"], 1)
-        self.assertRegex(built.stderr, "1 of 1 conversations: the chat template rewrites earlier turns")
+        self.assertRegex(built.stderr, "1 of 1 conversations: the chat template rewrites earlier messages")
 
     def test_the_template_may_come_from_a_file(self):
         template = self.tokenizer / "mine.jinja"
@@ -209,6 +209,7 @@ class ChatCorpora(CommandTest):
             (PLAIN, [{"text": "a"}], r"chats.jsonl:1: there are no messages: a line holds "),
             ("{# nothing #}", [good], r"chats.jsonl:1: the chat template renders nothing of it: "),
             ("{{ raise_exception('no system') }}", [good], r"chats.jsonl:1: the chat template refuses it: no system: "),
+            ("{{ raise_exception('no\\n  system') }}", [good], r"chats.jsonl:1: the chat template refuses it: no system: "),
             ("{% for %}", [good], r"^sluice: \S+/tokenizer_config.json: the chat template is no Jinja: .*--chat-template"),
             (None, [good], r"^sluice: \S+/tokenizer.json: it comes without a chat template: name one with --chat-template"),
         ]
@@ -225,8 +226,9 @@ class ChatCorpora(CommandTest):
         empty = conversation([("user", "a"), ("assistant", "")])
         built = self.build(PLAIN, [good, tools, empty, tools, tools])
         self.assertEqual((built.returncode, built.stdout), (2, ""), built.stderr)
-        self.assertRegex(built.stderr, "something of 4 of 5 conversations would be lost")
-        self.assertRegex(built.stderr, "chats.jsonl:2: the chat template leaves out the tool 'look_up': .*--chat-template")
+        self.assertRegex(built.stderr, "(?m)^sluice: something of 4 of 5 conversations would be lost")
+        self.assertNotIn("\\u000a", built.stderr, "several lines were written as one")
+        self.assertRegex(built.stderr, "(?m)^\\S*chats.jsonl:2: the chat template leaves out the tool 'look_up': .*--chat-template")
         self.assertRegex(built.stderr, "chats.jsonl:3: message 1 of the assistant says nothing")
         self.assertFalse((self.corpus / "corpus.idx").exists())
 
