@@ -12,10 +12,9 @@ void add_chat_options(CLI::App& app, corpus::ChatOptions& options) {
   app.add_option("--chat-template", options.chat_template,
                  "A Jinja file to render conversations by, or the name of one of the tokenizer's templates "
                  "(default: its own; with tools the one called tool_use, with documents the one called rag)");
-  app.add_option(
-         "--sanitize", options.sanitize,
-         "Whose control tokens in conversations are read as text: users, what anybody but the assistant "
-         "writes; all; or none")
+  app.add_option("--sanitize", options.sanitize,
+                 "Messages whose control tokens are read as text: users, all but the assistant's; "
+                 "all; or none")
       ->check(CLI::IsMember({"users", "all", "none"}))
       ->capture_default_str();
   app.add_option("--template-argument", options.arguments,

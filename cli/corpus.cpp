@@ -160,15 +160,16 @@ void warn_of_rows(const corpus::BuildResult& result) {
 void warn_of_losses(const corpus::BuildResult& result) {
   const corpus::DocumentCounts& counts = result.encoded.counts;
   if (result.continued_documents > 0) {
-    base::log_info(text("continued an interrupted build behind its ",
+    base::log_info(text("continued an interrupted build after its first ",
                         base::human_count(result.continued_documents, "document", "documents")));
   }
   if (counts.binary_files > 0)
-    base::log_info(text(counts.binary_files, " files in directories or archives are not text: passed over"));
+    base::log_info(
+        text(counts.binary_files, " files of directories or archives are not text and were left out"));
   if (!result.inputs.other_endings.empty()) {
-    base::log_info(text(base::human_count(other_files(result), "file", "files"),
-                        " in directories end otherwise (", endings_text(result),
-                        "): passed over; choose endings with --suffix"));
+    base::log_info(text("left out ", base::human_count(other_files(result), "file", "files"),
+                        " of directories with other endings (", endings_text(result),
+                        "); choose endings with --suffix"));
   }
   warn_of_inputs(result.inputs);
   warn_of_rows(result);
@@ -198,23 +199,22 @@ std::string keys_text(const std::map<std::string, int64_t>& keys) {
 void tell_of_chats(const corpus::BuildResult& result, const corpus::ChatOptions& options) {
   const corpus::ChatCounts& chats = result.encoded.chats;
   if (chats.rewritten_documents > 0) {
-    base::log_warning(
-        text(chats.rewritten_documents, " of ", result.encoded.counts.documents,
-             " conversations: the chat template rewrites earlier turns, so ", chats.unlearnt_turns, " of ",
-             chats.turns,
-             " turns of the assistant are not learnt; {% generation %} in the template marks what is"));
+    base::log_warning(text(
+        chats.rewritten_documents, " of ", result.encoded.counts.documents,
+        " conversations: the chat template rewrites earlier messages, so ", chats.unlearnt_turns, " of ",
+        chats.turns,
+        " messages of the assistant have no loss; {% generation %} in the template marks those that have"));
   }
   if (chats.displaced_turns > 0) {
     base::log_warning(
         text(chats.displaced_turns,
-             " turns of the assistant are learnt behind other text than the chat template puts in front of "
+             " messages of the assistant have other text in front than the chat template puts before "
              "an answer to the same messages: look at one with corpus show"));
   }
   if (chats.endless_turns > 0) {
-    base::log_warning(
-        text(chats.endless_turns, " of ", chats.turns,
-             " turns of the assistant end without a token that ends them, so the model does not learn "
-             "to stop there: name a template that writes one with --chat-template"));
+    base::log_warning(text(chats.endless_turns, " of ", chats.turns,
+                           " messages of the assistant end without an end token, so the model does not learn "
+                           "to stop there: name a template that writes one with --chat-template"));
   }
   if (chats.control_tokens > 0) {
     base::log_info(text(base::human_count(chats.control_tokens, "control token", "control tokens"), " that ",
@@ -285,8 +285,8 @@ void print_text(const corpus::BuildResult& result) {
   if (!result.part.is_whole())
     std::cout << text("part ", result.part.text(), ": `sluice corpus merge` joins it to the others\n");
   if (result.encoded.loss_tokens > 0) {
-    std::cout << text("learnt: ", base::human_count(result.encoded.loss_tokens),
-                      " tokens, which the assistant says\n");
+    std::cout << text("with a loss: ", base::human_count(result.encoded.loss_tokens),
+                      " tokens, those of the assistant\n");
   }
 }
 
@@ -454,7 +454,7 @@ void add_corpus(CLI::App& app) {
   build->add_flag(
       "--chat", options.documents.chats,
       "Inputs are conversations, JSON objects with messages: render them by the tokenizer's chat template "
-      "and write corpus.mask, which lets only what the assistant says count");
+      "and write corpus.mask, which gives only the assistant's tokens a loss");
   build->add_flag("--prompts", arguments->prompts,
                   "Inputs are problems and answers, JSON objects with prompt and answer, each a text or a "
                   "list of messages: as --chat of a user and an assistant");
@@ -467,9 +467,10 @@ void add_corpus(CLI::App& app) {
       "classes, or figures, which go into corpus.labels; or with a list of words (tokens) and a label "
       "for each (labels, ner_tags or tags); --end-token is then added");
   build->add_flag("--label-all-tokens", arguments->label_all_tokens,
-                  "Of words with --labels: all of a word's tokens have its label (default: the first one "
+                  "With --labels of words: every token of a word has its label (default: the first one "
                   "alone)");
-  build->add_option("--label-key", arguments->label_key, "Of --labels")->capture_default_str();
+  build->add_option("--label-key", arguments->label_key, "Key of the label, with --labels")
+      ->capture_default_str();
   build
       ->add_option(
           "--columns", arguments->columns,
@@ -477,14 +478,18 @@ void add_corpus(CLI::App& app) {
           "each, in --out's folder of that name, all in the same order")
       ->delimiter(',')
       ->allow_extra_args(false);
-  build->add_option("--prompt-key", arguments->keys.prompt, "Of --prompts and --pairs")
+  build->add_option("--prompt-key", arguments->keys.prompt, "Key of the prompt, with --prompts and --pairs")
       ->capture_default_str();
-  build->add_option("--answer-key", arguments->keys.answer, "Of --prompts")->capture_default_str();
-  build->add_option("--chosen-key", arguments->chosen_key, "Of --pairs")->capture_default_str();
-  build->add_option("--rejected-key", arguments->rejected_key, "Of --pairs")->capture_default_str();
-  build->add_option("--margin-key", arguments->margin_key,
-                    "Of --pairs: by how much a reward of the chosen answer is to lead, which goes into "
-                    "corpus.labels (default: nobody says it)");
+  build->add_option("--answer-key", arguments->keys.answer, "Key of the answer, with --prompts")
+      ->capture_default_str();
+  build->add_option("--chosen-key", arguments->chosen_key, "Key of the better answer, with --pairs")
+      ->capture_default_str();
+  build->add_option("--rejected-key", arguments->rejected_key, "Key of the worse answer, with --pairs")
+      ->capture_default_str();
+  build->add_option(
+      "--margin-key", arguments->margin_key,
+      "With --pairs: key of the margin by which the chosen answer's reward is to lead, written to "
+      "corpus.labels (default: no margins)");
   add_chat_options(*build, options.tokenizer.chat);
   build->add_option("--sample-mb", arguments->sample_mb, "Megabytes of text that training reads at most")
       ->capture_default_str();

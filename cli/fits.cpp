@@ -10,6 +10,7 @@
 #include "cli/planning.h"
 #include "model/parameter_count.h"
 #include "session/memory_fit.h"
+#include "strategy/readable.h"
 
 namespace sluice::cli {
 
@@ -38,7 +39,7 @@ std::string table_of(const session::MemoryFit& fit) {
   const session::DeviceBytes bytes = fit.bytes();
   const std::vector<std::string> settings = fit.settings();
   return base::table_text(
-      {{"strategy", text("1x", to_text(fit.choice.scheme))},
+      {{"strategy", readable(fit.choice.scheme)},
        {"settings", settings.empty() ? "none needed" : base::join(settings, ", ")},
        {"GiB per GPU", text(gib(bytes.all()), " of ", gib(bytes.usable))},
        {"  optimiser", text(gib(bytes.owned), "  masters, moments, summed gradients")},
@@ -113,9 +114,9 @@ void add_fits(CLI::App& app) {
   command->add_option("--master-dtype", arguments->master_dtype, "float32 or bfloat16 (train.master_dtype)")
       ->check(CLI::IsMember({"float32", "bfloat16"}))
       ->capture_default_str();
-  command->add_option("--max-cp", arguments->max_cp, "Most lanes of a pipeline (default: all ranks')")
+  command->add_option("--max-cp", arguments->max_cp, "Largest CP degree (default: all ranks')")
       ->check(within(1, 1 << 20));
-  command->add_flag("!--no-fsdp", arguments->share, "Leave out lanes that share parameters");
+  command->add_flag("!--no-fsdp", arguments->share, "Propose no FSDP");
   command->add_flag("--json", arguments->json, "Print the answer as JSON");
   command->callback([arguments] { run(*arguments); });
 }

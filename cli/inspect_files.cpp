@@ -214,7 +214,8 @@ void inspect_metrics(const fs::path& path) {
   const size_t every = 1 + lines.size() / kShownSteps;
   print("%s: %zu lines%s\n", path.c_str(), lines.size(),
         every > 1 ? text(", every ", every, "th shown, and evaluations").c_str() : "");
-  print("%8s %9s %9s %9s %9s %10s  %s\n", "step", "loss", "norm", "ms", "predicted", "tokens/s", "strategy");
+  print("%8s %9s %9s %9s %9s %10s  %s\n", "step", "loss", "grad_norm", "ms", "predicted", "tokens/s",
+        "strategy");
   for (size_t i = 0; i < lines.size(); ++i) {
     const auto number = [&](const char* key) {
       return base::get_or<double>(lines[i], key, 0, path.string());

@@ -34,7 +34,7 @@ void print_config(const KeysArguments& options) {
 
 void add_keys(CLI::App& app) {
   CLI::App* command =
-      app.add_subcommand("keys", "Every key of a run configuration, or of metrics.jsonl; names of before");
+      app.add_subcommand("keys", "Every key of a run configuration, or of metrics.jsonl; old names");
   command->require_subcommand(1);
   auto options = std::make_shared<KeysArguments>();
   CLI::App* config = command->add_subcommand(
@@ -42,10 +42,9 @@ void add_keys(CLI::App& app) {
   config->add_option("--config", options->file, "Take values from here instead of the defaults");
   config->add_option("--set", options->overrides, "section.key=value, any number of times")->take_all();
   config->callback([options] { print_config(*options); });
-  CLI::App* metrics = command->add_subcommand("metrics", "What a line of metrics.jsonl says of a step");
+  CLI::App* metrics = command->add_subcommand("metrics", "Every field of a step in metrics.jsonl");
   metrics->callback([] { std::cout << report::metrics_text(); });
-  CLI::App* renamed =
-      command->add_subcommand("renamed", "Names of before and what they are now, as docs/renamed.md");
+  CLI::App* renamed = command->add_subcommand("renamed", "Old names and today's, as docs/renamed.md");
   renamed->callback([] { std::cout << base::renames_text(); });
 }
 

@@ -76,10 +76,9 @@ class Steps {
     const SlowNotice notice(text("planning step ", step, " of ",
                                  base::human_count(std::ssize(sequences), "sequence", "sequences")));
     const auto start = std::chrono::steady_clock::now();
-    session::BuiltStep built =
-        session::try_build_step(planning_.planner, table_, step, sequences, {.link_plans = &links_},
-                                acts_.earlier())
-            .or_throw(text("step ", step));
+    session::BuiltStep built = session::try_build_step(planning_.planner, table_, step, sequences,
+                                                       {.link_plans = &links_}, acts_.earlier())
+                                   .or_throw(text("step ", step));
     built.plan.planning_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
     if (!built.fallback.empty()) {
       base::log_warning(text("step ", step, ": planning failed (", built.fallback,
@@ -102,14 +101,14 @@ class Steps {
     if (!planning_.rollout)
       return {drawn.step,
               session::sequences_of(drawn.samples, planning_.planner.cost().options().shape.head)};
-    const auto& [saying, load, updates, shares] = *planning_.rollout;
+    const auto& [generation, load, updates, shares] = *planning_.rollout;
     const int64_t parts = std::min(updates, std::ssize(load));
     const base::Interval part = base::even_part(std::ssize(load), parts, drawn.step % parts);
     answers_.clear();
     for (int64_t i = part.begin; i < part.end; ++i) {
       const inference::RequestLengths& request = load[static_cast<size_t>(i)];
       session::PromptResponses& each = answers_.emplace_back(request.prompt);
-      for (const int64_t said : request.output_lens) each.lengths.push_back(request.prompt + said);
+      for (const int64_t length : request.output_lens) each.lengths.push_back(request.prompt + length);
     }
     return {drawn.step, shares ? session::best_response_sequences(planning_.planner, drawn.step, answers_)
                                : session::response_sequences(answers_, 1)};
@@ -122,24 +121,25 @@ class Steps {
   std::vector<session::PromptResponses> answers_;  // of the newest step on a rollout
 };
 
-// Which ranks would say a rollout's responses, and what it takes beside its updates.
+// The ranks that would generate the responses of a rollout, and the time beside its updates.
 std::string rollout_text(const Planning& planning, int64_t update_ns) {
-  const auto& [saying, load, updates, shares] = *planning.rollout;
+  const auto& [generation, load, updates, shares] = *planning.rollout;
   const cost::CostModel& cost = planning.planner.cost();
   int64_t tokens = 0, responses = 0;
   for (const inference::RequestLengths& request : load) {
     responses += std::ssize(request.output_lens);
-    for (const int64_t said : request.output_lens) tokens += said;
+    for (const int64_t length : request.output_lens) tokens += length;
   }
   const std::string what = text("rollout of ", base::human_count(responses, "response", "responses"), " to ",
                                 base::human_count(std::ssize(load), "prompt", "prompts"), ", ",
                                 base::human_count(tokens, "token", "tokens"), " in all");
-  const std::vector<inference::GenerationLayout> layouts =
-      inference::generation_layouts(cost, saying.schemes, load, saying.kv_cache_budget, saying.world_size);
+  const std::vector<inference::GenerationLayout> layouts = inference::generation_layouts(
+      cost, generation.schemes, load, generation.kv_cache_budget, generation.world_size);
   if (layouts.empty())
     return text(
-        what, ": the calibration does not say what passes take, so as few ranks as hold the model say it\n");
-  std::vector<std::vector<std::string>> rows = {{"  layout", "pull", "saying", "passes", "put off"}};
+        what, ": the calibration has no times of engine steps, so as few ranks as hold the model generate\n");
+  std::vector<std::vector<std::string>> rows = {
+      {"  layout", "pull", "generation", "engine steps", "preemptions"}};
   for (const inference::GenerationLayout& layout : layouts) {
     rows.push_back({"  " + readable(layout.strategy()), base::human_duration(layout.pull_ns),
                     base::human_duration(layout.generation_ns), base::human_count(layout.engine_steps),
@@ -150,21 +150,22 @@ std::string rollout_text(const Planning& planning, int64_t update_ns) {
   lines += text("colocated: ", base::human_duration(layouts.front().ns()), " + ",
                 base::human_count(updates, "update", "updates"), " of ", base::human_duration(update_ns),
                 " = ", base::human_duration(all_ns), "\n");
-  // Some ranks say what the others train on one rollout later, which scale as well as anything can.
+  // Some ranks generate while the others train on the rollout before.
   int64_t best_ns = all_ns;
   int best_ranks = 0;
-  for (int ranks = 1; ranks < saying.world_size; ranks *= 2) {
-    const int left = saying.world_size - ranks;
-    const std::vector<inference::GenerationLayout> apart =
-        inference::generation_layouts(cost, saying.schemes_of(ranks), load, saying.kv_cache_budget, ranks);
+  for (int ranks = 1; ranks < generation.world_size; ranks *= 2) {
+    const int left = generation.world_size - ranks;
+    const std::vector<inference::GenerationLayout> apart = inference::generation_layouts(
+        cost, generation.schemes_of(ranks), load, generation.kv_cache_budget, ranks);
     if (apart.empty()) continue;
-    const int64_t ns = std::max(apart.front().ns(), updates * update_ns * saying.world_size / left);
+    const int64_t ns = std::max(apart.front().ns(), updates * update_ns * generation.world_size / left);
     if (ns < best_ns) std::tie(best_ns, best_ranks) = std::pair(ns, ranks);
   }
   if (best_ranks == 0) return lines;
   return text(
-      lines, "apart: at best ", base::human_duration(best_ns), ", ", best_ranks, " of ", saying.world_size,
-      " ranks saying what the others train on a rollout later; not done, for the responses would be an "
+      lines, "apart: at best ", base::human_duration(best_ns), ", ", best_ranks, " of ",
+      generation.world_size,
+      " ranks generating what the others train on a rollout later; not done, for the responses would be an "
       "older policy's\n");
 }
 
@@ -198,11 +199,11 @@ void plan_one(Planning& planning, const PlanArguments& arguments) {
   } else {
     std::cout << report::plan_table(plan, built.graph.makespan_ns) << "\n"
               << memory_line(built.graph, planning) << mfu_line(planning, built) << steps.acts_text(built);
-    if (planning.buddy_every) {
+    if (planning.snapshot_every) {
       const plan::Planner& planner = planning.planner;
       const cost::SnapshotCost snapshots = cost::snapshot_cost(planner.cost(), planner.options().world_size);
       std::cout << "snapshots: "
-                << cost::describe_snapshots(snapshots, *planning.buddy_every, built.graph.makespan_ns)
+                << cost::describe_snapshots(snapshots, *planning.snapshot_every, built.graph.makespan_ns)
                 << "\n";
     }
   }

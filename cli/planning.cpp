@@ -36,15 +36,14 @@ std::vector<CLI::Option*> add_planning_options(CLI::App& command, session::Plann
           .add_option("--tokens-per-step", options.tokens_per_step,
                       "Tokens of a batch; 0: all documents are one batch")
           ->capture_default_str(),
-      command.add_option("--seed", options.seed, "Of the order in which documents are drawn")
-          ->capture_default_str(),
-      command.add_option("--stages", options.stages, "What stages are cut by: time or layers")
+      command.add_option("--seed", options.seed, "Seed of the order of documents")->capture_default_str(),
+      command.add_option("--stages", options.stages, "Cut pipeline stages by time or by layers")
           ->capture_default_str(),
       command
-          .add_option(
-              "--exchange", options.exchange,
-              "Between lanes that share sequences: auto, or ring, heads, nested, balanced or queries alone; "
-              "cycle: all in turn")
+          .add_option("--exchange", options.exchange,
+                      "Between CP ranks that share a sequence: auto, or ring, heads, nested, balanced or "
+                      "queries alone; "
+                      "cycle: all in turn")
           ->capture_default_str()};
 }
 

@@ -27,10 +27,10 @@ struct Planning {
   plan::Planner planner;
   session::PhasedSampler sampler;
   // Of a run that goes on when ranks are lost: steps between its snapshots, 0 for what they cost decides.
-  std::optional<int64_t> buddy_every = std::nullopt;
-  // Of a run that learns from what it says.
+  std::optional<int64_t> snapshot_every = std::nullopt;
+  // Of a run that learns from its rollouts.
   struct Rollout {
-    session::RolloutSchemes saying;
+    session::RolloutSchemes generation;
     std::vector<inference::RequestLengths> load;  // as it is expected
     int64_t updates = 1;
     bool shares_prompts = false;

@@ -73,10 +73,10 @@ void add_propose(CLI::App& app) {
   command
       ->add_option(
           "--max-cp", arguments->max_cp,
-          "Most lanes of a pipeline, over which long sequences are cut (default: all ranks'; with method "
+          "Largest CP degree, over whose ranks long sequences are cut (default: all ranks'; with method "
           "paper 1)")
       ->check(within(1, 1 << 20));
-  command->add_flag("!--no-fsdp", arguments->share, "Leave out lanes that share parameters");
+  command->add_flag("!--no-fsdp", arguments->share, "Propose no FSDP");
   add_output(*command, "--out", arguments->out, Output::kFile, "Write strategies.json here");
   command->add_flag("--json", arguments->json, "Print the content of strategies.json instead of a table");
   command->callback([arguments] { run(*arguments); });

@@ -144,7 +144,7 @@ void add_simulate(CLI::App& app) {
   command
       ->add_option(
           "--max-cp", arguments->max_cp,
-          "Most lanes of a pipeline, over which long sequences are cut (default: the configuration's; else "
+          "Largest CP degree, over whose ranks long sequences are cut (default: the configuration's; else "
           "all ranks')")
       ->check(within(1, 1 << 20));
   command->add_option("--steps", arguments->steps, "Steps, from the first on")

@@ -14,7 +14,7 @@ inline constexpr TorchCommand kTorchCommands[] = {
     {"profile", "Measure this machine for a run's model: calibration.json"},
     {"train", "Train a model"},
     {"eval", "Mean token loss of a model on corpora"},
-    {"embed", "Say where texts lie, by a model that ends in embeddings"},
+    {"embed", "Embeddings of texts, by a model with an embedding head"},
     {"generate", "Continue prompts with a model"},
     {"serve", "Answer completions and chats over HTTP, as OpenAI's API does"},
     {"export", "Turn a checkpoint into a Hugging Face folder"},

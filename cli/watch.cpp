@@ -41,7 +41,7 @@ void run(const WatchArguments& arguments) {
 
 void add_watch(CLI::App& app) {
   CLI::App* command =
-      app.add_subcommand("watch", "Which ranks of a run are slow and what they wait; live on a terminal");
+      app.add_subcommand("watch", "Slow ranks of a run, and the time that ranks wait; live on a terminal");
   auto arguments = std::make_shared<WatchArguments>();
   command->add_option("run", arguments->run, "The directory that train writes")->required();
   command->add_flag("--once", arguments->once, "Look once, on a terminal, too");

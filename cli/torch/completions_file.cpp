@@ -70,7 +70,7 @@ std::string hash_of(const std::vector<Prompt>& prompts) {
 CompletionsFile::CompletionsFile(std::filesystem::path path, int rank, Json about)
     : path_(std::move(path)), own_(path_.string() + text(".part-", rank)), about_(std::move(about)) {
   for (const std::filesystem::path& part : parts()) {
-    for (const Json& prompt : read(part)) said_.insert(prompt.at(kTexts).at(0).at("index").get<int64_t>());
+    for (const Json& prompt : read(part)) written_.insert(prompt.at(kTexts).at(0).at("index").get<int64_t>());
   }
 }
 
@@ -137,7 +137,7 @@ void CompletionsFile::join(size_t prompts) {
   }
   std::string lines;
   for (const auto& [index, prompt] : all) {
-    for (const Json& said : prompt.at(kTexts)) lines += base::json_text(said) + "\n";
+    for (const Json& written : prompt.at(kTexts)) lines += base::json_text(written) + "\n";
   }
   base::write_file_atomically(path_, lines);
   for (const std::filesystem::path& part : found) std::filesystem::remove(part);

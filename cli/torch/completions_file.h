@@ -31,7 +31,7 @@ class CompletionsFile {
   CompletionsFile(std::filesystem::path path, int rank, base::Json about);
 
   // Whether all lines of a prompt were there when this was made.
-  bool has(int64_t index) const { return said_.contains(index); }
+  bool has(int64_t index) const { return written_.contains(index); }
   // All lines of a prompt, which then outlive this process.
   void add(const std::vector<base::Json>& lines);
   // Makes the one file of all ranks' lines, by prompt, and removes theirs. RunError when a prompt is missing.
@@ -45,7 +45,7 @@ class CompletionsFile {
   std::filesystem::path path_;
   std::filesystem::path own_;  // this rank's lines, once there are some
   base::Json about_;
-  std::set<int64_t> said_;
+  std::set<int64_t> written_;
 };
 
 }  // namespace sluice::cli

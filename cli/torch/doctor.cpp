@@ -44,9 +44,9 @@ Finding snapshots(const profile::Machine& machine) {
   const std::string room = failure ? "none" : base::human_bytes(static_cast<double>(named.available));
   return {
       !failure && static_cast<int64_t>(named.available) >= machine.available_bytes / 4, "snapshots",
-      base::text("those of ", base::human_count(machine.available_bytes / kBytesOfParameter),
-                 " owned parameters fit in memory, at ", kBytesOfParameter, " bytes each over all ranks; ",
-                 room, " in /dev/shm, where they outlive ranks that torchrun or MPI end")};
+      base::text("memory for snapshots of ", base::human_count(machine.available_bytes / kBytesOfParameter),
+                 " trained parameters, ", kBytesOfParameter, " bytes each divided over the ranks; ", room,
+                 " in /dev/shm, where snapshots outlive ranks that torchrun or MPI end")};
 }
 
 std::vector<Finding> examine() {
@@ -96,8 +96,9 @@ std::vector<Finding> examine() {
   const bool has_tokenizers = !tools.interpreter.empty() || tools.usual.size() > 1;
   findings.push_back(
       {has_tokenizers, "tokenizers",
-       !has_tokenizers ? "Hugging Face tokenizer.json and Parquet can be read where the PATH's python3 has the "
-                         "packages tokenizers and pyarrow alone: run tools/bootstrap, or name one with --python"
+       !has_tokenizers
+           ? "Hugging Face tokenizer.json and Parquet can be read where the PATH's python3 has the "
+             "packages tokenizers and pyarrow alone: run tools/bootstrap, or name one with --python"
        : tools.interpreter.empty() ? tools.usual.front().string()
                                    : tools.interpreter.string()});
   const std::string s3 = storage::s3_library();

@@ -348,7 +348,7 @@ void add_batching(CLI::App& command, EvalArguments& options) {
       ->capture_default_str();
   command
       .add_option("--overflow", options.overflow,
-                  "What happens to longer documents: truncate, split (into several sequences) or drop")
+                  "Longer documents: truncate, split (into several sequences) or drop")
       ->check(CLI::IsMember({"truncate", "split", "drop"}))
       ->capture_default_str();
   command

@@ -58,7 +58,7 @@ struct GenerateArguments : ModelOptions {
 };
 
 // Which ranks say a prompt together. Each alone unless a strategy says otherwise.
-struct Speakers {
+struct RankPlace {
   strategy::Place place;
   int64_t pipelines = 1;
   int first_rank = 0;  // of this one's pipeline: tells what is said
@@ -66,17 +66,17 @@ struct Speakers {
   bool tells() const { return place.stage == 0 && place.lane == 0 && place.t == 0; }
 };
 
-Speakers speakers_of(const GenerateArguments& options, const model::Shape& shape) {
+RankPlace place_of(const GenerateArguments& options, const model::Shape& shape) {
   const int ranks = options.launch.world_size, own = options.launch.rank;
   if (options.strategy.empty())
     return {.place = {.pipeline = own}, .pipelines = ranks, .first_rank = own, .together = false};
   const strategy::Strategy strategy =
       run::parse_rollout_strategy(options.strategy, shape, ranks, "--strategy");
-  Speakers speakers{.place = strategy::places(strategy, ranks)[static_cast<size_t>(own)],
-                    .pipelines = std::ssize(strategy.pipelines),
-                    .together = ranks > 1};
-  speakers.first_rank = strategy.pipelines[static_cast<size_t>(speakers.place.pipeline)].rank_of(0, 0, 0);
-  return speakers;
+  RankPlace place{.place = strategy::places(strategy, ranks)[static_cast<size_t>(own)],
+                  .pipelines = std::ssize(strategy.pipelines),
+                  .together = ranks > 1};
+  place.first_rank = strategy.pipelines[static_cast<size_t>(place.place.pipeline)].rank_of(0, 0, 0);
+  return place;
 }
 
 // The prompt's tokens as a document begins.
@@ -124,8 +124,8 @@ std::string text_of(const Task& task, const generate::Output& output, const corp
   return corpus::Behind(*tokenizer, task.tokens).text(output.tokens);
 }
 
-base::Json said_json(const Task& task, int sample, const generate::Output& output,
-                     const GenerateArguments& options, const corpus::Tokenizer* tokenizer) {
+base::Json output_json(const Task& task, int sample, const generate::Output& output,
+                       const GenerateArguments& options, const corpus::Tokenizer* tokenizer) {
   return {{"index", task.prompt.index},
           {"sample", sample},
           {"prompt", task.prompt.text},
@@ -155,30 +155,31 @@ void log_speed(const generate::Generator& generator, double seconds,
                const std::optional<profile::EngineStepPrediction>& prediction) {
   const auto rate = static_cast<double>(generator.generated_tokens()) / std::max(seconds, 1e-9);
   const int64_t evictions = generator.scheduler().preemptions();
-  base::log_info(text("said ", base::human_count(generator.generated_tokens(), "token", "tokens"), " in ",
-                      base::human_count(generator.scheduler().total_sequences(), "text", "texts"), ", ",
-                      base::human_count(static_cast<int64_t>(rate)), " a second, ",
-                      base::human_count(generator.engine_steps()), " passes",
+  base::log_info(text("generated ", base::human_count(generator.generated_tokens(), "token", "tokens"),
+                      " in ",
+                      base::human_count(generator.scheduler().total_sequences(), "sequence", "sequences"),
+                      ", ", base::human_count(static_cast<int64_t>(rate)), " tokens/s, ",
+                      base::human_count(generator.engine_steps(), "engine step", "engine steps"),
                       prediction ? text(", which should take ", base::human_duration(prediction->ns()),
                                         " and took ", base::human_duration(std::llround(seconds * 1e9)))
                                  : "",
-                      evictions > 0 ? text("; texts were put off ", base::human_count(evictions),
-                                           " times for want of cache: raise --kv-cache-gib")
+                      evictions > 0 ? text("; ", base::human_count(evictions, "preemption", "preemptions"),
+                                           " for want of KV cache: raise --kv-cache-gib")
                                     : ""));
 }
 
 // Calls take(task, generator) when all samples of a prompt have ended, on the rank that tells, and forgets
 // them. Collective over all ranks that have the model together.
 template <typename Take>
-void say(run::ModelSource& model, const GenerateArguments& options, const Speakers& speakers,
-         const corpus::Tokenizer* tokenizer, std::vector<Task>& tasks, Take take) {
+void generate_all(run::ModelSource& model, const GenerateArguments& options, const RankPlace& place,
+                  const corpus::Tokenizer* tokenizer, std::vector<Task>& tasks, Take take) {
   int64_t longest = 0;
   for (const Task& task : tasks) longest = std::max(longest, static_cast<int64_t>(task.tokens.size()));
   run::EvaluatorOptions evaluation = evaluation_of(options, model);
   evaluation.context_length = longest + options.tokens;
   warn_beyond_positions(model, evaluation.context_length, "the longest prompt with --tokens",
                         options.launch.rank);
-  if (speakers.together) {
+  if (place.together) {
     evaluation.launch = options.launch;
     evaluation.strategy = options.strategy;
   } else {  // alone with its model; only the machine is shared
@@ -210,20 +211,20 @@ void say(run::ModelSource& model, const GenerateArguments& options, const Speake
   if (options.predict) prediction.emplace(shard, options.sampling);
   const auto begin = std::chrono::steady_clock::now();
   std::optional<base::Progress> progress;
-  if (speakers.tells())
+  if (place.tells())
     progress.emplace("generating", static_cast<int64_t>(tasks.size()) * options.samples * options.tokens);
   int64_t closed = 0;  // tokens of prompts that are answered, as if each of their texts had all it may have
-  // True when it is answered; else adds what is said behind it.
-  const auto close = [&](const Task& task, int64_t& said) {
+  // True when it is answered; else adds its tokens.
+  const auto close = [&](const Task& task, int64_t& tokens) {
     const int64_t end = task.first_text + options.samples;
     int ended = 0;
     for (int64_t text = task.first_text; text < end; ++text) {
       const bool finished = generator.finished(text);
       ended += finished ? 1 : 0;
-      said += finished ? options.tokens : static_cast<int64_t>(generator.output(text).tokens.size());
+      tokens += finished ? options.tokens : static_cast<int64_t>(generator.output(text).tokens.size());
     }
     if (ended < options.samples) return false;
-    if (speakers.tells()) take(task, generator);
+    if (place.tells()) take(task, generator);
     for (int64_t text = task.first_text; text < end; ++text) generator.abort(text);
     return true;
   };
@@ -233,19 +234,19 @@ void say(run::ModelSource& model, const GenerateArguments& options, const Speake
     if (more && prediction) prediction->add(generator.last_engine_step());
     int64_t open = 0;
     std::erase_if(tasks, [&](const Task& task) {
-      int64_t said = 0;
-      const bool answered = close(task, said);
-      (answered ? closed : open) += said;
+      int64_t tokens = 0;
+      const bool answered = close(task, tokens);
+      (answered ? closed : open) += tokens;
       return answered;
     });
     if (progress) progress->set(closed + open);
   }
-  if (speakers.tells()) {
+  if (place.tells()) {
     progress->finish();
     log_speed(generator, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
               prediction);
   }
-  if (speakers.together) evaluator.wait_for_all();  // all is said
+  if (place.together) evaluator.wait_for_all();  // all have generated
 }
 
 void answer_one(const GenerateArguments& options) {
@@ -256,23 +257,23 @@ void answer_one(const GenerateArguments& options) {
   prompt.model = options.adapter;
   if (prompt.text == "-") prompt.text.assign(std::istreambuf_iterator<char>(std::cin), {});
   std::vector<Task> tasks{{prompt, tokens_of(tokenizer.get(), prompt, model.shape().vocab)}};
-  const Speakers speakers = speakers_of(options, model.shape());
-  if (speakers.pipelines > 1)
-    throw base::InputError(text("--strategy is '", options.strategy, "', of ", speakers.pipelines,
+  const RankPlace place = place_of(options, model.shape());
+  if (place.pipelines > 1)
+    throw base::InputError(text("--strategy is '", options.strategy, "', of ", place.pipelines,
                                 " pipelines, and one --prompt is one pipeline's: give a file of --prompts"));
-  say(model, options, speakers, tokenizer.get(), tasks,
-      [&](const Task& task, const generate::Generator& generator) {
-        for (int sample = 0; sample < options.samples; ++sample) {
-          base::Json json =
-              said_json(task, sample, generator.output(task.first_text + sample), options, tokenizer.get());
-          if (!options.json) {
-            std::cout << prompt.text << json["text"].get<std::string>() << "\n";
-            continue;
-          }
-          json["model"] = model.name();
-          std::cout << base::json_text(json, 2) << "\n";
-        }
-      });
+  generate_all(model, options, place, tokenizer.get(), tasks,
+               [&](const Task& task, const generate::Generator& generator) {
+                 for (int sample = 0; sample < options.samples; ++sample) {
+                   base::Json json = output_json(task, sample, generator.output(task.first_text + sample),
+                                                 options, tokenizer.get());
+                   if (!options.json) {
+                     std::cout << prompt.text << json["text"].get<std::string>() << "\n";
+                     continue;
+                   }
+                   json["model"] = model.name();
+                   std::cout << base::json_text(json, 2) << "\n";
+                 }
+               });
 }
 
 // Each pipeline has the whole model and prompts of its own; what they say lies in files beside the last one
@@ -299,29 +300,29 @@ void answer_file(const GenerateArguments& options) {
                             {"top_k", options.sampling.top_k}, {"top_p", options.sampling.top_p},
                             {"min_p", options.sampling.min_p}, {"seed", options.sampling.seed},
                             {"stop", options.stops},           {"dtype", options.dtype}};
-  const Speakers speakers = speakers_of(options, model.shape());
-  CompletionsFile file(options.out, speakers.first_rank, about);
+  const RankPlace place = place_of(options, model.shape());
+  CompletionsFile file(options.out, place.first_rank, about);
   std::vector<Task> tasks;
   for (const Prompt& prompt : prompts) {
-    const bool own = prompt.index % speakers.pipelines == speakers.place.pipeline;
+    const bool own = prompt.index % place.pipelines == place.place.pipeline;
     if (own && !file.has(prompt.index))
       tasks.push_back({prompt, tokens_of(tokenizer.get(), prompt, model.shape().vocab)});
   }
-  if (!tasks.empty() || speakers.together) {
-    say(model, options, speakers, tokenizer.get(), tasks,
-        [&](const Task& task, const generate::Generator& generator) {
-          std::vector<base::Json> lines;
-          for (int sample = 0; sample < options.samples; ++sample)
-            lines.push_back(said_json(task, sample, generator.output(task.first_text + sample), options,
-                                      tokenizer.get()));
-          file.add(lines);
-        });
+  if (!tasks.empty() || place.together) {
+    generate_all(model, options, place, tokenizer.get(), tasks,
+                 [&](const Task& task, const generate::Generator& generator) {
+                   std::vector<base::Json> lines;
+                   for (int sample = 0; sample < options.samples; ++sample)
+                     lines.push_back(output_json(task, sample, generator.output(task.first_text + sample),
+                                                 options, tokenizer.get()));
+                   file.add(lines);
+                 });
   }
   const auto join = [&](const auto&) {
     file.join(prompts.size());
     return std::string();
   };
-  if (options.launch.world_size == 1 || speakers.together) {
+  if (options.launch.world_size == 1 || place.together) {
     if (options.launch.rank == 0) join(0);
     return;
   }
@@ -351,21 +352,25 @@ void run_as_told(GenerateArguments options) {
 
 void add_sampling(CLI::App& command, GenerateArguments& options) {
   generate::Sampling& sampling = options.sampling;
-  command.add_option("--temperature", sampling.temperature, "Of the draw; 0: the likeliest token")
+  command
+      .add_option("--temperature", sampling.temperature, "Temperature of sampling; 0: the likeliest token")
       ->capture_default_str();
-  command.add_option("--top-k", sampling.top_k, "Draw from so many of the likeliest tokens; 0: from all")
+  command.add_option("--top-k", sampling.top_k, "Sample from so many of the likeliest tokens; 0: from all")
       ->capture_default_str();
   command
-      .add_option("--top-p", sampling.top_p, "Draw from the fewest likeliest that have so much probability")
+      .add_option("--top-p", sampling.top_p,
+                  "Sample from the fewest likeliest tokens with this probability in sum")
       ->capture_default_str();
   command
-      .add_option("--min-p", sampling.min_p, "Draw from those with this part of the likeliest's probability")
+      .add_option("--min-p", sampling.min_p,
+                  "Sample from tokens with at least this part of the likeliest one's probability")
       ->capture_default_str();
   command
-      .add_option("--stop", options.stops, "Text that ends what is said, and is left out of it; any number")
+      .add_option("--stop", options.stops, "Text that ends a completion, and is left out of it; any number")
       ->take_all()
       ->allow_extra_args(false);
-  command.add_option("--seed", sampling.seed, "Of the draws: the same says the same")->capture_default_str();
+  command.add_option("--seed", sampling.seed, "Seed of sampling: the same seed gives the same completions")
+      ->capture_default_str();
 }
 
 }  // namespace
@@ -386,7 +391,7 @@ void add_generate(CLI::App& app) {
       ->excludes("--prompts");
   add_chat_options(*command, options->chat);
   add_output(*command, "--out", options->out, Output::kFile,
-             "Where what is said behind --prompts goes, a JSON line a text");
+             "File for the completions of --prompts, JSON Lines");
   command->add_option("--tokens,--max-tokens", options->tokens, "Most tokens to generate")
       ->check(within(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
@@ -415,7 +420,7 @@ void add_generate(CLI::App& app) {
       "with prompts of its own; without it each rank has all of it");
   command->add_flag(
       "--predict", options->predict,
-      "Measure first what passes through the model take, and say at the end what they should have");
+      "Measure engine steps first, and compare their predicted time with the time taken at the end");
   command->add_flag("--json", options->json, "Print the result as JSON");
   command->callback([options, command] {
     if (options->prompts.empty()) refuse_chat_options(*command, "give messages in a file of --prompts");

@@ -25,10 +25,9 @@ void add_model_option(CLI::App& command, ModelOptions& options) {
 
 void add_computing_options(CLI::App& command, ModelOptions& options) {
   command
-      .add_option(
-          "--dtype", options.dtype,
-          "What is computed in: float32, bfloat16, float64; exact: the type of the weights, float32 or "
-          "wider")
+      .add_option("--dtype", options.dtype,
+                  "Type of compute: float32, bfloat16, float64; exact: the type of the weights, float32 or "
+                  "wider")
       ->check(CLI::IsMember({"exact", "float32", "bfloat16", "float64"}))
       ->capture_default_str();
   command.add_option("--device", options.device, "auto (a GPU where there is one), cpu or cuda")

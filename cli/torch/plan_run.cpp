@@ -25,7 +25,7 @@ Planning planning_of_run(const RunPlanningOptions& options) {
   run::OfflinePlanning planning = run::offline_planning(config, options.ranks, corpus_places());
   Planning planned{std::move(planning.planner), planning.data.sampler()};
   if (config.elastic.enabled && planned.planner.options().world_size > 1)
-    planned.buddy_every = config.elastic.snapshot_every.value_or(0);
+    planned.snapshot_every = config.elastic.snapshot_every.value_or(0);
   planned.others = std::move(planning.others);
   planned.beside_bytes = planning.beside_bytes;
   if (config.rl.rolls_out()) {

@@ -100,10 +100,9 @@ std::vector<std::string> keys_of(const transport::Environment& told) {
 
 void require_key_for_others(const serve::ServerOptions& server) {
   if (!server.keys.empty() || is_loopback(server.host)) return;
-  throw base::InputError(
-      text("--host ", server.host,
-           " lets other machines in, and nobody is asked for a key: set SLUICE_API_KEY, or serve "
-           "127.0.0.1"));
+  throw base::InputError(text("--host ", server.host,
+                              " lets other machines in, without an API key: set SLUICE_API_KEY, or serve "
+                              "127.0.0.1"));
 }
 
 // The chat templates that go with a tokenizer, one behind the other.
@@ -172,7 +171,7 @@ void answer_requests(serve::Server& server, serve::RequestEngine& engine, run::E
                           options.launch.world_size > 1 ? AtFault::kStop : AtFault::kAnswerOn);
   base::log_info(text("serving ", model.name(), " at http://", host_in_url(options.server.host), ":",
                       server.port(), "/v1; ", note,
-                      options.server.keys.empty() ? "; nobody is asked for a key" : ""));
+                      options.server.keys.empty() ? "; without an API key" : ""));
   server.run();
   if (options.launch.world_size > 1 && !engine.fault().empty()) end_process(base::RunError(engine.fault()));
 }
@@ -259,13 +258,12 @@ void run(ServeArguments options) {
 void add_head_options(CLI::App& command, ServeArguments& options) {
   command
       .add_option("--max-num-batched-tokens", options.tokens_per_batch,
-                  "Of a model that ends in a head: tokens that go through it at once; memory grows with it")
+                  "Models with a head: tokens that go through the model at once; memory grows with it")
       ->check(within(int64_t{1}, int64_t{1} << 40))
       ->capture_default_str();
-  command.add_option(
-      "--pair-template", options.server.pair_template,
-      "Of a model that ends in one number: a query and a document as one text (default: {query}, "
-      "a line end, {document})");
+  command.add_option("--pair-template", options.server.pair_template,
+                     "Models with a score: a query and a document as one text (default: {query}, "
+                     "a line end, {document})");
 }
 
 void add_generation_options(CLI::App& command, ServeArguments& options) {

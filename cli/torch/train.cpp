@@ -156,7 +156,7 @@ void add_train(CLI::App& app) {
       ->needs(dry_run);
   command
       ->add_flag("--join", options->join,
-                 "Join the run that is under way in the run directory, as one more rank behind its next step")
+                 "Join the run that is under way in the run directory, as one more rank after its next step")
       ->excludes("--nproc")
       ->excludes("--resume")
       ->excludes(dry_run);

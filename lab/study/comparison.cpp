@@ -222,8 +222,8 @@ std::string verdict(const std::vector<SystemResult>& results) {
       results, [](const SystemResult& result) { return report::summary_of(result.run).mean_step_ns; });
   if (kind.empty()) return "";
   return text("\nThe fastest other system takes ", kind,
-              " of Sluice's time where gathers hide as the clock says, and ",
-              fastest_other(results, measured_ns), " where each between nodes takes what FlexSP measured.\n");
+              " of Sluice's time where gathers between nodes overlap as the clock predicts, and ",
+              fastest_other(results, measured_ns), " where each costs what FlexSP measured.\n");
 }
 
 }  // namespace
@@ -300,7 +300,7 @@ std::string comparison_table(const Scenario& scenario, const std::vector<SystemR
       notes += text("\n", result.run.title, ": ", strategy::readable_text(result.run.configuration));
       if (!result.measured.steps.empty()) {
         notes += text("; ", base::human_duration(measured_ns(result)),
-                      " a step where each gather between nodes takes what FlexSP measured");
+                      " a step where each gather between nodes costs what FlexSP measured");
       }
     } else {
       notes += text("\n", result.run.title, " cannot run this: ", result.run.infeasible);

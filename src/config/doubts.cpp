@@ -20,7 +20,7 @@ void doubt_schedule(const OptimizerConfig& optimizer, int64_t steps, std::vector
     add("warmup_steps is ", warmup, ", but the run has ", steps, " (train.steps): the rate only rises, to ",
         optimizer.lr * share, " where optimizer.lr is ", optimizer.lr);
   }
-  if (optimizer.lr == 0) add("lr is 0: nothing is learnt");
+  if (optimizer.lr == 0) add("lr is 0: nothing is learned");
   if (optimizer.decay != Decay::kConstant && optimizer.min_lr > optimizer.lr) {
     add("min_lr is ", optimizer.min_lr, ", above optimizer.lr, which is ", optimizer.lr,
         optimizer.decay == Decay::kInverseSqrt ? ": the rate never falls"
@@ -34,8 +34,9 @@ void doubt_schedule(const OptimizerConfig& optimizer, int64_t steps, std::vector
     add("decay_steps is ", optimizer.decay_steps, ", which only decay = \"wsd\" heeds: it has no effect");
 }
 
-// AdamW moves each number of an adapter by about lr a step, whatever the gradient, and alpha / rank multiplies
-// what the adapters add. SmolLM2 (135M) still answers well behind steps of 0.008 (docs/fine_tuning.md).
+// AdamW moves each number of an adapter by about lr a step, whatever the gradient, and alpha / rank
+// multiplies what the adapters add. SmolLM2 (135M) still answers well behind steps of 0.008
+// (docs/fine_tuning.md).
 void doubt_adapters(const LoraConfig& lora, double lr, std::vector<std::string>& lines) {
   constexpr double kMost = 1e-2;
   if (lora.rank == 0) return;
@@ -43,7 +44,7 @@ void doubt_adapters(const LoraConfig& lora, double lr, std::vector<std::string>&
   if (factor * lr <= kMost) return;
   lines.push_back(text("optimizer.lr is ", lr, " and lora.alpha / lora.rank is ", factor, ": their product, ",
                        factor * lr, ", is above ", kMost,
-                       ", where few steps change all that the model says: lower either"));
+                       ", where few steps change all answers of the model: lower either"));
 }
 
 // Whether some phase has documents to evaluate with.

@@ -68,10 +68,14 @@ const Word<std::string> kExchanges[] = {
     {"auto", "auto"},         {"ring", "ring"},       {"heads", "heads"}, {"nested", "nested"},
     {"balanced", "balanced"}, {"queries", "queries"}, {"cycle", "cycle"}, {"p2p", "ring"},
     {"a2a", "heads"},         {"a2a+p2p", "nested"}};  // as Megatron-LM calls them
-constexpr Word<RlAlgorithm> kAlgorithms[] = {
-    {"none", RlAlgorithm::kNone},      {"grpo", RlAlgorithm::kGrpo},           {"dapo", RlAlgorithm::kDapo},
-    {"dr_grpo", RlAlgorithm::kDrGrpo}, {"reinforce", RlAlgorithm::kReinforce}, {"ppo", RlAlgorithm::kPpo},
-    {"dpo", RlAlgorithm::kDpo},        {"kto", RlAlgorithm::kKto}};
+constexpr Word<RlAlgorithm> kAlgorithms[] = {{"none", RlAlgorithm::kNone},
+                                             {"grpo", RlAlgorithm::kGrpo},
+                                             {"dapo", RlAlgorithm::kDapo},
+                                             {"dr_grpo", RlAlgorithm::kDrGrpo},
+                                             {"reinforce", RlAlgorithm::kReinforce},
+                                             {"ppo", RlAlgorithm::kPpo},
+                                             {"dpo", RlAlgorithm::kDpo},
+                                             {"kto", RlAlgorithm::kKto}};
 constexpr Word<Baseline> kBaselines[] = {{"auto", Baseline::kAuto},
                                          {"group", Baseline::kGroup},
                                          {"mean", Baseline::kMean},
@@ -117,11 +121,11 @@ void visit_shape(model::Shape& shape, bool given, Fields& keys) {
     number(size.name, value, size.range, size.meaning);
   }
   keys("tie_embeddings", Given(given, Flag(shape.tie_embeddings)), "the head has the embedding's matrix");
-  number("norm_eps", shape.norm_eps, ranges.norm_eps, "of RMSNorm");
+  number("norm_eps", shape.norm_eps, ranges.norm_eps, "epsilon of RMSNorm");
   model::Rope& rope = shape.rope;
   number("rope_theta", rope.theta, ranges.rope_theta, "base of the rotary frequencies");
   keys("rope_scaling", Given(given, Choice(rope.scaling, kRopeScalings)),
-       "these as a config.json means them");
+       "the rope_ keys have config.json's meaning");
   number("rope_factor", rope.factor, ranges.rope_factor, "");
   number("rope_low_freq_factor", rope.low_freq_factor, ranges.rope_factor, "");
   number("rope_high_freq_factor", rope.high_freq_factor, ranges.rope_factor, "");
@@ -136,7 +140,7 @@ void visit_model(RunConfig& config, Fields& keys) {
   model::Shape shape = model.shape.value_or(model::Shape{});
   visit_shape(shape, model.hf.empty(), keys);
   model.shape = shape;
-  keys("seed", OptionalNumber(model.seed, kSeeds), "of initial weights; left out: data.seed");
+  keys("seed", OptionalNumber(model.seed, kSeeds), "seed of the initial weights; left out: data.seed");
   keys("base", Choice(model.base, kBases),
        "with LoRA: how ranks keep the frozen matrices of layers, which they expand on use (fine_tuning.md)");
 }
@@ -145,15 +149,16 @@ void visit_model(RunConfig& config, Fields& keys) {
 void visit_training_data(DataConfig& data, Fields& keys) {
   keys("train", Corpora(data.train),
        "a corpus (its folder or prefix, or s3://BUCKET/NAME), a list of them, or of [corpus, weight] pairs; "
-       "weights are shares of tokens");
+       "weights are fractions of the tokens");
   keys("context_length", Number(data.context_length, {2, (int64_t{1} << 31) - 1}),
-       "tokens of a sequence at most");
-  keys("overflow", Choice(data.overflow, kOverflows), "of documents that are longer");
+       "most tokens of a sequence");
+  keys("overflow", Choice(data.overflow, kOverflows),
+       "documents that are longer: cut, cut into several sequences, or left out");
   keys("tokens_per_step", Number(data.tokens_per_step, {2, kSteps.most}),
-       "sequences are drawn while their sum stays within it, at least one");
+       "most tokens of a step; at least one sequence is drawn");
   keys("batches", Text(data.batches),
        "a file that lists each step's documents instead of drawing them (formats.md); \"\": none");
-  keys("seed", Number(data.seed, kSeeds), "of the order of documents");
+  keys("seed", Number(data.seed, kSeeds), "seed of the order of documents");
 }
 
 void visit_data(RunConfig& config, Fields& keys) {
@@ -162,52 +167,53 @@ void visit_data(RunConfig& config, Fields& keys) {
   keys("validation", ValidationSets(data.validation),
        "prefixes; or sets by name: {wiki = [\"corpora/wiki/corpus\"], code = [\"…\", \"…\"]}; or");
   keys("validation_fraction", Number(data.validation_fraction, {0.0, 0.9}),
-       "the share of documents that are held out");
+       "fraction of the documents that is held out");
   keys("other_tokenizers", Flag(data.other_tokenizers),
        "whether corpora may be of another tokenizer than the model's, or than each other");
 }
 
 void visit_train(RunConfig& config, Fields& keys) {
   TrainConfig& train = config.train;
-  keys("steps", Number(train.steps, {1, kSteps.most}), "of the whole run");
+  keys("steps", Number(train.steps, {1, kSteps.most}), "steps of the whole run");
   keys("epochs", Number(train.epochs, {0.0, 1e6}),
-       "passes over the training data, in place of steps, which follow from them; 0: steps says");
+       "passes over the training data; steps follow from them; 0: train.steps counts");
   keys("eval_every", Number(train.eval_every, kSteps), "steps between evaluations; 0: never");
   keys("patience", Number(train.patience, kSteps),
        "evaluations in a row that are no better than the best one, after which the run ends; 0: never");
   keys("sample_every", Number(train.sample_every, kSteps),
-       "steps after which the log shows what the model says; each rank has the whole model then; 0: never");
+       "steps between samples of the model's text in the log; each rank has the whole model then; 0: never");
   keys("sample_prompts", Texts(train.sample_prompts),
-       "behind which; []: beginnings of held-out documents, or of others");
+       "prompts of these samples; []: beginnings of held-out documents, or of others");
   keys("threads", Number(train.threads, {0, 4096}),
        "compute threads of a rank; 0: cores divided by local ranks");
   keys("join_timeout_s", Number(train.join_timeout_s, {1, kSeconds.most}),
-       "for all ranks to show up at the start");
-  keys(
-      "stall_s", Number(train.stall_s, kSeconds),
-      "a rank that makes no progress for so long ends the epoch (without elastic.enabled the run); 0: never");
-  keys("dtype", Choice(train.dtype, kComputeTypes), "of compute; auto: bfloat16 on GPUs, float32 on CPUs");
+       "seconds for all ranks to show up at the start");
+  keys("stall_s", Number(train.stall_s, kSeconds),
+       "seconds without progress after which a rank counts as lost (without elastic.enabled the run ends); "
+       "0: never");
+  keys("dtype", Choice(train.dtype, kComputeTypes),
+       "type of compute; auto: bfloat16 on GPUs, float32 on CPUs");
   keys("gemm_dtype", Choice(config.parallel.low_precision_gemms, kProductFormats),
-       "what some layers round matrices and rows to before they multiply them; the loss then depends on the "
+       "type that some layers round matrices and rows to before they multiply; the loss then depends on the "
        "strategy");
   keys("master_dtype", Choice(train.master_dtype, kMasterTypes),
-       "of the parameters that the optimiser updates (float64 where dtype is); bfloat16 rounds updates by "
+       "type of the parameters that the optimiser updates (float64 where dtype is); bfloat16 rounds updates "
+       "by "
        "chance, right in the mean, and saves 2 bytes a parameter or more");
   keys("reduce_dtype", Choice(train.reduce_dtype, kReduceTypes),
-       "of gradients on their way between lanes that share parameters; sums are float32");
-  keys(
-      "z_loss", Number(train.z_loss, {0.0, 1.0}),
-      "factor of the squared log of the softmax's denominator in what is minimised, as 1e-4 (PaLM); the loss "
-      "told stays the cross-entropy; 0: none");
+       "type of gradients on their way between FSDP ranks; sums are float32");
+  keys("z_loss", Number(train.z_loss, {0.0, 1.0}),
+       "factor of the squared log of the softmax's denominator, added to the loss, as 1e-4 (PaLM); the "
+       "reported "
+       "loss stays the cross-entropy; 0: none");
   keys("moe_aux_loss_coeff", Number(train.moe_aux_loss_coeff, {0.0, 10.0}),
-       "factor of a loss that balances experts, as 1e-3 (supported_models.md); the loss told stays the "
-       "cross-entropy; "
-       "0: none");
+       "factor of a loss that balances experts, as 1e-3 (supported_models.md); the reported loss stays "
+       "the cross-entropy; 0: none");
   keys("moe_router_load_balancing_type", Choice(train.moe_router_load_balancing_type, kBalances),
-       "over whose token-to-expert assignments: the sequence's, or all of the last step");
+       "the assignments that it balances: each sequence's, or all of the last step");
   keys("moe_router_bias_update_rate", Number(train.moe_router_bias_update_rate, {0.0, 1.0}),
        "a step's change of the numbers that routers of DeepSeek-V3's and GLM's kind add to scores, against "
-       "experts visited more than the mean one; 0: they stay");
+       "experts with more tokens than the mean one; 0: they stay");
   keys("device", Choice(train.device, kDevices), "auto: a GPU where there is one");
   keys("on_nonfinite", Choice(train.on_nonfinite, kOnNonfinite),
        "after a step whose loss or gradient is not finite, whose update is left out: save and stop; skip: go "
@@ -219,50 +225,63 @@ void visit_train(RunConfig& config, Fields& keys) {
 
 void visit_ppo(RlConfig& rl, Fields& keys) {
   keys("critic", Text(rl.critic),
-       "of ppo: folder of the model that the critic begins as, with a new value of each token where it has "
-       "none; \"\": model.hf");
-  keys("critic_lr", OptionalNumber<double>(rl.critic_lr, kRates, "auto"), "of ppo; auto: optimizer.lr");
-  keys("gamma", Number(rl.gamma, {0.0, 1.0}), "of ppo: discount of rewards by tokens");
-  keys("gae_lambda", Number(rl.gae_lambda, {0.0, 1.0}), "of ppo: of generalised advantage estimation");
+       "ppo: folder of the model that the critic begins as, with a new value head where it has none; \"\": "
+       "model.hf");
+  keys("critic_lr", OptionalNumber<double>(rl.critic_lr, kRates, "auto"),
+       "ppo: learning rate of the critic; auto: optimizer.lr");
+  keys("gamma", Number(rl.gamma, {0.0, 1.0}), "ppo: discount of rewards by tokens");
+  keys("gae_lambda", Number(rl.gae_lambda, {0.0, 1.0}), "ppo: lambda of generalised advantage estimation");
   keys("value_clip", Number(rl.value_clip, {0.0, 1e6}),
-       "of ppo: how far values may move from those before a rollout's updates; 0: any way");
+       "ppo: how far values may move from those before a rollout's updates; 0: any way");
+}
+
+void visit_rewards(RlConfig& rl, Fields& keys) {
+  keys("reward", Texts(rl.reward),
+       "rewards, added up: exact | number | regex:PATTERN | python:FILE.py:FUNCTION, against the document's "
+       "own answer; "
+       "model:FOLDER, a reward model's score of prompt and response");
+  keys("reward_timeout_s", Number(rl.reward_timeout_s, {1e-3, 1e6}),
+       "seconds for the reward of one response");
+  keys("on_bad_reward", Choice(rl.on_bad_reward, kOnBadReward),
+       "after a reward that fails: end the run, count 0, or leave the response out");
+  keys("python", Path(rl.python), "Python with the packages that reward functions import; empty: python3");
 }
 
 void visit_rl(RunConfig& config, Fields& keys) {
   RlConfig& rl = config.rl;
   keys("algorithm", Choice(rl.algorithm, kAlgorithms),
-       "none: documents are what is learnt; all but dpo and kto decide what follows where it says auto "
+       "none: learn the documents; all but dpo and kto decide the keys below that are \"auto\" "
        "(reinforcement.md)");
   keys("prompts_per_step", Number(rl.prompts_per_step, {1, 1 << 20}),
-       "prompts of a rollout; of a step pairs, or answers of either kind");
+       "prompts of a rollout; with dpo pairs of a step, with kto answers of either kind");
   keys("gen_batch_size", OptionalNumber<int64_t>(rl.gen_batch_size, {1, 1 << 20}, "auto"),
-       "prompts that are answered at once where prompts are drawn again; auto: prompts_per_step");
+       "dynamic_sampling: prompts that are answered at once; auto: prompts_per_step");
   keys("num_generations", Number(rl.num_generations, {1, 1 << 16}), "responses to each prompt");
   keys("updates_per_rollout", Number(rl.updates_per_rollout, {1, 1 << 16}),
-       "steps that a rollout is trained on in");
+       "steps that train on one rollout");
   keys("max_completion_length", Number(rl.max_completion_length, {1, (int64_t{1} << 31) - 1}),
-       "tokens of a response at most");
-  keys("temperature", Number(rl.temperature, {1e-3, 1e3}), "of the policy, in rollouts and updates alike");
-  keys("reward", Texts(rl.reward),
-       "summed: exact | number | regex:PATTERN | python:FILE.py:FUNCTION, against the document's own answer; "
-       "model:FOLDER, a reward model's score of prompt and response");
-  keys("reward_timeout_s", Number(rl.reward_timeout_s, {1e-3, 1e6}), "for one response");
-  keys("on_bad_reward", Choice(rl.on_bad_reward, kOnBadReward),
-       "where a reward fails: end the run, count 0, or leave the response out");
-  keys("python", Path(rl.python), "interpreter that has what reward functions import; empty: python3");
+       "most tokens of a response");
+  keys("temperature", Number(rl.temperature, {1e-3, 1e3}),
+       "temperature of the policy, in rollouts and updates alike");
+  visit_rewards(rl, keys);
   keys("val_max_samples", Number(rl.val_max_samples, {0, 1 << 24}),
        "prompts of each validation set that are answered, greedily, at evaluations");
-  keys("baseline", Choice(rl.baseline, kBaselines),
-       "of a group's rewards: its mean, in its deviations; its mean; or the mean of the others");
-  keys("loss_agg_mode", Choice(rl.loss_agg_mode, kAggregates),
-       "of tokens' losses: the mean over tokens; over responses' means; or their sum over what responses may "
-       "have");
-  keys("clip_low", OptionalNumber<double>(rl.clip_low, {0.0, 1.0}, "auto"), "of the ratio below 1");
-  keys("clip_high", OptionalNumber<double>(rl.clip_high, {0.0, 1e6}, "auto"), "of the ratio above 1");
+  keys(
+      "baseline", Choice(rl.baseline, kBaselines),
+      "baseline of a group's rewards: its mean, in standard deviations; its mean; or the mean of the others");
+  keys(
+      "loss_agg_mode", Choice(rl.loss_agg_mode, kAggregates),
+      "loss of a step: the mean over tokens; the mean over responses' means; or the sum over the most tokens "
+      "that responses may have");
+  keys("clip_low", OptionalNumber<double>(rl.clip_low, {0.0, 1.0}, "auto"),
+       "clip range of the ratio below 1");
+  keys("clip_high", OptionalNumber<double>(rl.clip_high, {0.0, 1e6}, "auto"),
+       "clip range of the ratio above 1");
   keys("dual_clip", Number(rl.dual_clip, {0.0, 1e6}),
-       "of the ratio where the advantage is negative, as 10; 0: none");
+       "bound of the ratio where the advantage is negative, as 10; 0: none");
   keys("kl", Number(rl.kl, {0.0, 1e3}),
-       "factor of the divergence from the model that the run began with: in the loss, of ppo in each token's "
+       "factor of the divergence from the model that the run began with: in the loss, with ppo in each "
+       "token's "
        "reward");
   visit_ppo(rl, keys);
   keys("dynamic_sampling", Choice(rl.dynamic_sampling, kChoose),
@@ -271,20 +290,20 @@ void visit_rl(RunConfig& config, Fields& keys) {
        "draws of prompts_per_step prompts in a rollout, the first one included");
   keys("overlong_buffer", OptionalNumber<int64_t>(rl.overlong_buffer, {0, int64_t{1} << 31}, "auto"),
        "last tokens of max_completion_length in which the reward falls by up to 1");
-  keys("kv_cache_gib", Number(rl.kv_cache_gib, kGib), "of a rank, for keys and values of rollouts");
+  keys("kv_cache_gib", Number(rl.kv_cache_gib, kGib), "KV cache of a rank in rollouts, GiB");
   keys("max_num_seqs", Number(rl.max_num_seqs, {1, 1 << 20}),
        "sequences that a rank generates at the same time");
-  keys(
-      "rollout_strategy", Text(config.parallel.rollout_strategy),
-      "strategy that generates samples and responses, as '4x tp2'; '': with as few ranks a model as hold it");
+  keys("rollout_strategy", Text(config.parallel.rollout_strategy),
+       "strategy that generates samples and responses, as '4x tp2'; '': as few ranks for a model as hold it");
   keys("share_prompts", OptionalFlag(rl.share_prompts, "auto"),
        "whether steps may compute a prompt once for several answers to it; auto: where the model allows it");
   keys("rejected", Texts(rl.rejected),
-       "of dpo and kto: corpora of the worse answers; of dpo in the order and numbering of data.train's");
-  keys("beta", Number(rl.beta, {1e-6, 1e3}), "of dpo and kto: how near to the reference they stay");
+       "dpo, kto: corpora of the worse answers; with dpo in the order and numbering of data.train's");
+  keys("beta", Number(rl.beta, {1e-6, 1e3}), "dpo, kto: how near the model stays to the reference");
   keys("desirable_weight", Number(rl.desirable_weight, {0.0, 1e6}),
-       "of kto: of losses of data.train's answers");
-  keys("undesirable_weight", Number(rl.undesirable_weight, {0.0, 1e6}), "of kto: of losses of rl.rejected's");
+       "kto: weight of the losses of data.train's answers");
+  keys("undesirable_weight", Number(rl.undesirable_weight, {0.0, 1e6}),
+       "kto: weight of the losses of rl.rejected's answers");
 }
 
 // Tables, written [[optimizer.groups]].
@@ -330,55 +349,60 @@ void visit_optimizer(RunConfig& config, Fields& keys) {
   keys("name", Choice(optimizer.name, kOptimizers),
        "adamw_8bit keeps its moments in 8 bits: 10 bytes for a parameter that a rank owns, in place of 16; "
        "muon: for the matrices of layers, AdamW for the rest (training.md)");
-  keys("lr", Number(optimizer.lr, kRates), "the highest");
-  keys("betas", Betas(optimizer.betas), "of the moments");
+  keys("lr", Number(optimizer.lr, kRates), "the highest learning rate");
+  keys("betas", Betas(optimizer.betas), "decay rates of the moments");
   keys("eps", Number(optimizer.eps, {0, 1}), "");
   keys("weight_decay", Number(optimizer.weight_decay, kRates), "not for parameters of one dimension");
-  keys("clip", Number(optimizer.clip, {0, 1e30}), "of the global norm; 0: off");
-  keys("warmup_steps", Number(optimizer.warmup_steps, kSteps), "lr * (step + 1) / warmup_steps");
+  keys("clip", Number(optimizer.clip, {0, 1e30}), "bound of the global gradient norm; 0: off");
+  keys("warmup_steps", Number(optimizer.warmup_steps, kSteps),
+       "steps of warm-up: lr * (step + 1) / warmup_steps");
   keys("decay", Choice(optimizer.decay, kDecays),
        "wsd: constant up to its last steps, which fall on a line; inverse_sqrt: lr * sqrt(warmup_steps / "
        "(step + 1)), at least min_lr");
-  keys("decay_steps", Number(optimizer.decay_steps, kSteps), "of wsd; 0: a tenth of all");
-  keys("min_lr", Number(optimizer.min_lr, kRates), "at the end");
-  keys("momentum", Number(optimizer.momentum, {0, 1}), "these three of muon");
+  keys("decay_steps", Number(optimizer.decay_steps, kSteps),
+       "wsd: last steps, on which lr falls; 0: a tenth of all");
+  keys("min_lr", Number(optimizer.min_lr, kRates), "learning rate at the end");
+  keys("momentum", Number(optimizer.momentum, {0, 1}), "muon: this key and the next two");
   keys("adjust_lr", Choice(optimizer.adjust_lr, kMuonRates),
        "match_rms_adamw: lr * 0.2 * sqrt(max(A, B)) for a matrix [A, B]; original: lr * sqrt(max(1, A / B))");
   keys("ns_steps", Number(optimizer.ns_steps, {1, 100}), "Newton-Schulz steps");
-  keys("groups", Groups(optimizer.groups), "rates of their own: see below");
+  keys("groups", Groups(optimizer.groups), "parameters with learning rates of their own: see below");
 }
 
 void visit_head(RunConfig& config, Fields& keys) {
   HeadConfig& head = config.head;
   keys("kind", Choice(head.kind, kHeadUses),
-       "none: the vocabulary; classify: classes or figures of texts; tokens: of each token; reward: which of "
-       "two answers is better; value: a figure of each token; embed: where texts lie");
+       "none: the vocabulary; classify: classes or figures of sequences; tokens: of each token; reward: "
+       "which of "
+       "two answers is better; value: a figure of each token; embed: embeddings of sequences");
   keys("labels", Texts(head.labels), "names of the classes, in order; []: those of the model folder");
   keys("problem_type", Choice(head.problem, kProblems),
-       "of classify and tokens, as transformers means it; auto: the model folder's, or else classes, of a "
-       "single number a figure");
-  keys("pairs_per_step", Number(head.pairs_per_step, {1, 1 << 20}), "of reward and embed");
+       "classify, tokens: the kind of target, as transformers means it; auto: the model folder's, or else "
+       "classes, "
+       "with a single label a figure");
+  keys("pairs_per_step", Number(head.pairs_per_step, {1, 1 << 20}), "reward, embed: pairs of a step");
   keys("rejected", Texts(head.rejected),
-       "of reward: corpora of the worse answers, in the order of data.train's");
+       "reward: corpora of the worse answers, in the order of data.train's");
   keys("center_rewards", Number(head.center_rewards, {0.0, 1e3}),
-       "of reward: factor of the squared sum of a pair's rewards in what is minimised");
+       "reward: factor of the squared sum of a pair's rewards, added to the loss");
   keys("positives", Texts(head.positives),
-       "of embed: corpora of texts that data.train's are to lie near, in the same order");
-  keys("negatives", Texts(head.negatives), "of embed: corpora of texts that they are not, likewise");
-  keys("temperature", Number(head.temperature, {1e-4, 1e2}), "of embed: what cosines are divided by");
+       "embed: corpora of the positives of data.train's documents, in the same order");
+  keys("negatives", Texts(head.negatives), "embed: corpora of hard negatives, likewise");
+  keys("temperature", Number(head.temperature, {1e-4, 1e2}), "embed: cosines are divided by it");
   keys("matryoshka", Integers(head.matryoshka, {1, 1 << 20}, "widths"),
-       "of embed: widths at which embeddings are also used cut off; each adds its loss to the whole one's");
-  keys(
-      "pooling", Choice(head.pooling, kPoolings),
-      "of classify, reward and embed, what stands for a text: the last token, the mean of all, or the first; "
-      "auto: as the model folder says, else the last of decoders and the mean of encoders");
+       "embed: widths at which embeddings may also be cut off; each adds its loss to that of all numbers");
+  keys("pooling", Choice(head.pooling, kPoolings),
+       "classify, reward, embed: the state that stands for a sequence: the last token's, the mean, or the "
+       "first's; "
+       "auto: as the model folder says, else the last of decoders and the mean of encoders");
 }
 
 void visit_lora(RunConfig& config, Fields& keys) {
   LoraConfig& lora = config.lora;
   keys("rank", Number(lora.rank, {0, 1 << 16}), "0: no adapters");
-  keys("alpha", Number(lora.alpha, {1e-6, 1e6}), "what adapters add is multiplied by alpha / rank");
-  keys("targets", Texts(lora.targets), "or \"all-linear\"; with a rank and an alpha of its own: \"q_proj:4:32\"");
+  keys("alpha", Number(lora.alpha, {1e-6, 1e6}), "the adapters' output is multiplied by alpha / rank");
+  keys("targets", Texts(lora.targets),
+       "or \"all-linear\"; with a rank and an alpha of its own: \"q_proj:4:32\"");
   keys("rank_pattern", TargetPattern(lora, TargetPattern::Of::kRank),
        "ranks of targets, as { q_proj = 4 }; read into targets, as the next two");
   keys("alpha_pattern", TargetPattern(lora, TargetPattern::Of::kAlpha), "alphas of targets");
@@ -388,66 +412,66 @@ void visit_lora(RunConfig& config, Fields& keys) {
 void visit_parallel(RunConfig& config, Fields& keys) {
   ParallelConfig& parallel = config.parallel;
   keys("strategies", Texts(parallel.strategies, "auto"),
-       "auto | a strategies.json | texts, or files of them");
+       "auto | a strategies.json | strategies as '4x tp2', or files of them");
   keys("proposed", Flag(parallel.proposed),
        "in a run's own config.toml: whether the strategies are those that \"auto\" came to");
   keys("select", SelectValue(parallel.select), "cycle: step modulo count");
   keys("method", Choice(parallel.method, kMethods), "paper knows no lanes");
   keys("exchange", Choice(parallel.exchange, kExchanges),
-       "between lanes that share sequences; auto: of ring, heads and nested what costs a unit least; cycle: "
-       "all in turn, by the tokens of units, to see them at work");
+       "between CP ranks that share a sequence; auto: the cheapest of ring, heads and nested for each "
+       "micro-batch; cycle: all in turn, by the tokens of micro-batches, to see them at work");
   keys("stages", Choice(parallel.stages, kStageCuts),
-       "cut by what layers, embedding and head take on the run's lengths; or evenly");
+       "cut by the time of layers, embedding and head at the run's lengths; or evenly by layers");
   keys("max_cp", Number(parallel.max_cp, {0, 1 << 20}),
        "most lanes of a pipeline that \"auto\" may propose, 0: all ranks'; configured strategies may have "
        "any");
-  keys("fsdp", Flag(parallel.fsdp), "whether \"auto\" may let lanes share parameters");
+  keys("fsdp", Flag(parallel.fsdp), "whether \"auto\" may propose FSDP");
   keys("calibration", Text(parallel.calibration),
        "a file | a shipped name | analytic | auto: rank 0 measures once");
-  keys(
-      "expert_placement", Choice(parallel.expert_placement, kPlaceExperts),
-      "where lanes divide experts: even parts in their order; or, anew every expert_placement_every steps, "
-      "so that by "
-      "the visits since then lanes have alike; coactivation: and those that rows visit together on one lane");
+  keys("expert_placement", Choice(parallel.expert_placement, kPlaceExperts),
+       "experts of EP ranks: even parts in their order; or, anew every expert_placement_every steps, by the "
+       "tokens since then, so that ranks have equal load; coactivation: and experts that tokens choose "
+       "together "
+       "on one rank");
   keys("expert_placement_every", Number(parallel.expert_placement_every, {1, 1 << 20}), "steps");
   keys("redundant_experts", Number(parallel.redundant_experts, {0, 1 << 12}),
        "expert slots of each EP rank beyond an even part: copies of the experts with most tokens");
-  keys("gpus_per_node", Number(parallel.gpus_per_node, kRanks), "neighbouring ranks of a machine");
+  keys("gpus_per_node", Number(parallel.gpus_per_node, kRanks), "neighbouring ranks on a machine");
   keys("devices", Choice(parallel.devices, kDeviceWords),
        "measured: ranks time a product at the start, and later what steps take, and plans give those that "
        "differ as much work as they do");
   keys("low_precision_layers", Choice(parallel.low_precision_layers, kNarrowLayers),
-       "minimal: on devices that are slower than the fastest, as few as let them keep pace, and those that "
-       "add least noise to the gradient; all: of all devices");
+       "minimal: on devices that are slower than the fastest, as few as let them keep up, and those that "
+       "add least noise to the gradient; all: on all devices");
 }
 
 void visit_cluster(RunConfig& config, Fields& keys) {
   keys("preset", Text(config.cluster.preset), "local: this machine; a preset, or a cluster file");
-  keys("nodes", Number(config.cluster.nodes, kRanks), "of a preset");
+  keys("nodes", Number(config.cluster.nodes, kRanks), "nodes of a preset");
 }
 
 void visit_memory(RunConfig& config, Fields& keys) {
   MemoryConfig& memory = config.memory;
-  keys("device_gib", Number(memory.device_gib, kGib), "of a rank; 0: ask the device");
+  keys("device_gib", Number(memory.device_gib, kGib), "memory of a rank's device; 0: ask the device");
   keys("margin_gib", OptionalNumber<double>(memory.margin_gib, kGib, "auto"),
-       "of it that stays free; auto: 2 on GPUs, elsewhere a tenth where that is less");
+       "part of device_gib that stays free; auto: 2 on GPUs, elsewhere a tenth where that is less");
   keys("host_gib", Number(memory.host_gib, kGib),
-       "of a rank, for what is offloaded; 0: an even share of what is available");
+       "host memory of a rank for offloaded activations; 0: an even part of the memory that is available");
   keys("recompute", NamedShare(memory.recompute, "none", "full"),
-       "share of the layers whose activations a backward makes again; auto: as few as let a batch fit");
-  keys(
-      "offload", OptionalNumber<double>(memory.offload, {0.0, 1.0}, "auto"),
-      "share of each layer's rows; auto: where it hides behind compute and makes the context fit, or on GPUs "
-      "steps shorter; and as much as the context needs where nothing else holds it");
+       "fraction of the layers with activation checkpointing; auto: as few as let a batch fit");
+  keys("offload", OptionalNumber<double>(memory.offload, {0.0, 1.0}, "auto"),
+       "fraction of each layer's activations; auto: where it hides behind compute and makes the context fit, "
+       "or on GPUs "
+       "steps shorter; and as much as the context needs where nothing else holds it");
 }
 
 void visit_checkpoint(RunConfig& config, Fields& keys) {
   CheckpointConfig& checkpoint = config.checkpoint;
   keys("every", Number(checkpoint.every, kSteps),
-       "steps; 0: the last step alone, behind which every run saves");
+       "steps between checkpoints; 0: the last step alone, after which every run saves");
   keys("async", Flag(checkpoint.async),
        "training goes on while a checkpoint is written, from a copy in host memory");
-  keys("keep", Number(checkpoint.keep, {1, 1 << 20}), "the newest; and");
+  keys("keep", Number(checkpoint.keep, {1, 1 << 20}), "newest checkpoints that stay; and");
   keys("keep_hours", Number(checkpoint.keep_hours, {0, 1 << 20}), "those written within so many hours; and");
   keys("keep_best", Flag(checkpoint.keep_best),
        "the best one: of the lowest validation loss, or the highest reward of held-out answers; each "
@@ -459,7 +483,8 @@ void visit_checkpoint(RunConfig& config, Fields& keys) {
 
 void visit_elastic(RunConfig& config, Fields& keys) {
   ElasticConfig& elastic = config.elastic;
-  keys("enabled", Flag(elastic.enabled), "under every launcher");
+  keys("enabled", Flag(elastic.enabled),
+       "whether a run goes on without ranks that were lost, under every launcher");
   keys("snapshot_every", OptionalNumber<int64_t>(elastic.snapshot_every, {1, kSteps.most}, "auto"),
        "steps between two snapshots in memory; auto: so many that they cost a hundredth of the time, fewer "
        "where ranks are lost often");
@@ -486,25 +511,29 @@ void visit_log(RunConfig& config, Fields& keys) {
 void visit_watch(RunConfig& config, Fields& keys) {
   WatchConfig& watch = config.watch;
   keys("on_slow", Choice(watch.on_slow, kWatchActs),
-       "on a rank that is slow: tell it; plan: give it less work; leave: it leaves the run where fewer ranks "
-       "are faster");
+       "after an alarm about a slow rank: tell: log it; plan: give it less work; leave: it leaves the run "
+       "where "
+       "fewer ranks are faster");
   keys("critical_path_every", Number(watch.critical_path_every, kSteps),
-       "steps between two looks at what the critical path lay on; 0: never");
+       "steps between two looks at the critical path; 0: never");
 }
 
 void visit_link(RunConfig& config, Fields& keys) {
-  keys(
-      "pull", Choice(config.link.pull, kPullCodecs),
-      "of parameters on their way from their owners. int8-difference, int4-difference: what an update "
-      "changed, to ranks that have the step before's; all ranks compute with the same numbers. auto: as they "
-      "compute");
+  keys("pull", Choice(config.link.pull, kPullCodecs),
+       "type of parameters on their way from their owners. int8-difference, int4-difference: the change of "
+       "the last "
+       "update, to ranks that have the parameters before it; all ranks compute with the same numbers. auto: "
+       "the type "
+       "of compute");
   keys("push", InAndBetween(config.link.push, kCodecs),
-       "of gradients on their way to their owners, and to each other's sums where lanes share parameters, or "
-       "two: inside nodes and between them; sums are float32, and counts, norms and biases travel so. auto: "
+       "type of gradients on their way to their owners, and between FSDP ranks; or two types: inside nodes "
+       "and "
+       "between them; sums are float32, and counts, norms and biases travel so. auto: "
        "bfloat16 to owners where that computes, else as they are summed, or as train.reduce_dtype says");
   keys("gather", Choice(config.link.gather, kCodecs),
-       "of parameters that lanes share, on their way to each other; all lanes of a group compute with what "
-       "travelled. auto: as they compute");
+       "type of parameters in all-gathers between FSDP ranks; all ranks of a group compute with the received "
+       "numbers. "
+       "auto: the type of compute");
 }
 
 void visit_teacher(RunConfig& config, Fields& keys) {
@@ -512,15 +541,16 @@ void visit_teacher(RunConfig& config, Fields& keys) {
   keys("hf", Text(teacher.hf),
        "folder of a language model of the same tokenizer, which stays as it is; \"\": none");
   keys("divergence", Choice(teacher.divergence, kDivergences),
-       "what is minimised for each token that has a loss: forward_kl from the trained model to the teacher, "
+       "loss of each token: forward_kl from the trained model to the teacher, "
        "reverse_kl from the teacher to it, or jsd between both");
   keys("beta", Number(teacher.beta, {1e-3, 0.999}),
-       "of jsd: the teacher's part of the mixture; near 0 as forward_kl, near 1 as reverse_kl");
+       "jsd: the teacher's part of the mixture; near 0 as forward_kl, near 1 as reverse_kl");
   keys("temperature", Number(teacher.temperature, {1e-2, 1e2}), "both models' logits are divided by it");
   keys("alpha", Number(teacher.alpha, {0.0, 1.0}),
-       "the divergence's part of the loss; the rest is the cross-entropy of the documents' tokens");
+       "weight of the divergence in the loss; the rest is the cross-entropy of the documents' tokens");
   keys("lmbda", Number(teacher.lmbda, {0.0, 1.0}),
-       "share of steps that learn from responses that the trained model samples itself, to the prompts of the "
+       "fraction of the steps that learn from responses that the trained model samples itself, to the "
+       "prompts of the "
        "step's conversations");
 }
 
@@ -529,20 +559,19 @@ constexpr Section kSections[] = {
     {"data", "", visit_data},
     {"train", "", visit_train},
     {"rl", "learning from rewards or preferences (reinforcement.md)", visit_rl},
-    {"head", "what a model ends in, in place of a vocabulary (heads.md)", visit_head},
-    {"teacher", "a model whose distribution is learnt in place of the documents' tokens (distillation.md)",
-     visit_teacher},
+    {"head", "heads in place of a vocabulary (heads.md)", visit_head},
+    {"teacher", "distillation from another model (distillation.md)", visit_teacher},
     {"optimizer", "AdamW, by PyTorch's formulas", visit_optimizer},
     {"lora", "adapters (fine_tuning.md)", visit_lora},
     {"parallel", "", visit_parallel},
-    {"link", "what travels between ranks (training.md)", visit_link},
+    {"link", "compressed communication (training.md)", visit_link},
     {"cluster", "for plan and simulate; training asks the machine (train --dry-run takes --cluster)",
      visit_cluster},
     {"memory", "", visit_memory},
     {"checkpoint", "", visit_checkpoint},
     {"elastic", "a rank that is lost costs the steps since the last snapshot (operating.md)", visit_elastic},
     {"log", "", visit_log},
-    {"watch", "who makes others wait (operating.md)", visit_watch},
+    {"watch", "slow ranks (operating.md)", visit_watch},
 };
 
 }  // namespace

@@ -252,7 +252,7 @@ void tune(RunConfig& config) {
   if (shape.base.coded() && (config.generates() || config.train.sample_every > 0)) {
     throw base::InputError(
         base::text("model.base is ", base::name_of(shape.base.format), ", but ",
-                   config.rl.rolls_out()         ? "rl.algorithm"
+                   config.rl.rolls_out()      ? "rl.algorithm"
                    : config.teacher.lmbda > 0 ? "teacher.lmbda"
                                               : "train.sample_every",
                    " generates text within the run, which computes with whole weights: set "
@@ -284,7 +284,7 @@ void resolve_model(RunConfig& config, ModelUse use) {
   if (const int64_t positions = config.model.shape->positions;
       positions > 0 && config.data.context_length > positions) {
     throw base::InputError(base::text("data.context_length is ", config.data.context_length,
-                                      ", but the model has learnt ", positions, " positions: lower it"));
+                                      ", but the model has ", positions, " trained positions: lower it"));
   }
   if (!config.model.shape->causal && config.parallel.exchange.find("balanced") != std::string::npos) {
     throw base::InputError(

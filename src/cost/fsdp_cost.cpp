@@ -50,9 +50,9 @@ FsdpCost::FsdpCost(const CostModel& cost, const strategy::Scheme& scheme, const 
     : cost_(cost), scheme_(scheme), by_kind_(cost.program().kinds().size()), last_by_kind_(by_kind_) {
   if (scheme.fsdp == 1) return;
   SLUICE_ASSERT(runs.lanes_in_node >= 1 && runs.lanes_in_node <= scheme.fsdp,
-                base::text(runs.lanes_in_node, " lanes of a share group of ", scheme.fsdp, " in a node"));
+                base::text(runs.lanes_in_node, " lanes of an FSDP group of ", scheme.fsdp, " in a node"));
   SLUICE_ASSERT(runs.lanes >= 1 && scheme.fsdp % runs.lanes == 0,
-                base::text("runs of ", runs.lanes, " lanes in a share group of ", scheme.fsdp));
+                base::text("runs of ", runs.lanes, " lanes in an FSDP group of ", scheme.fsdp));
   const model::Program& program = cost.program();
   int last_kind = -1;
   for (int64_t position = 0; position < program.size(); ++position) {

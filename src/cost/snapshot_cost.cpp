@@ -39,7 +39,7 @@ int64_t steps_between_snapshots(int64_t snapshot_ns, int64_t step_ns, int64_t be
 std::string describe_snapshots(const SnapshotCost& snapshots, int64_t every, int64_t step_ns) {
   const int64_t apart = every > 0 ? every : steps_between_snapshots(snapshots.time_ns, step_ns);
   return base::text(base::human_bytes(static_cast<double>(snapshots.slice_bytes)),
-                    " of each rank to its buddy every ", apart == 1 ? "step" : base::text(apart, " steps"),
+                    " of each rank to its replica every ", apart == 1 ? "step" : base::text(apart, " steps"),
                     " (", base::human_duration(snapshots.time_ns), "), ",
                     base::human_bytes(static_cast<double>(snapshots.host_bytes)), " of host memory a rank");
 }

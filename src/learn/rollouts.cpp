@@ -202,6 +202,14 @@ void Rollouts::roll_out() {
   describe(all);
   told_.sampling_rounds = draws;
   told_.groups_kept = std::ssize(kept);
+  const auto varies = [](const Group& group) { return rl::has_variance(rewards_of(group.responses)); };
+  const bool compares = config_.algorithm != config::RlAlgorithm::kPpo && !objective_.dynamic_sampling;
+  if (compares && told_.reward && std::ranges::none_of(kept, varies) && run_.rank() == 0) {
+    base::log_warning(
+        text("step ", step_ + 1, ": all responses to each prompt have the same reward, ", *told_.reward,
+             " in the mean, so their advantages are 0: take easier prompts, a better first model, or ",
+             "more of rl.num_generations"));
+  }
   if (kept.empty()) {
     if (run_.rank() == 0)
       base::log_info(text(

@@ -109,7 +109,7 @@ std::string snapshots_text(Steps steps) {
   }
   if (count == 0) return "";
   return text(human_count(count), ", ", base::human_bytes(static_cast<double>(last->snapshot_bytes)),
-              " to buddies each, ", decimal(static_cast<double>(last->snapshot_ns) / 1e6, 1),
+              " to replicas each, ", decimal(static_cast<double>(last->snapshot_ns) / 1e6, 1),
               " ms of processor and wait");
 }
 
@@ -120,8 +120,8 @@ std::string closing_summary(const RunData& run) {
   const Steps steps = system.steps;
   SLUICE_ASSERT(!steps.empty(), "a summary of no step");
   std::vector<std::string> lines;
-  const auto add = [&](const std::string& name, const std::string& said) {
-    if (!said.empty()) lines.push_back(name + std::string(16 - name.size(), ' ') + said);
+  const auto add = [&](const std::string& name, const std::string& value) {
+    if (!value.empty()) lines.push_back(name + std::string(16 - name.size(), ' ') + value);
   };
   add("steps", text(steps.front().step + 1, " to ", steps.back().step + 1));
   const std::string reward = reward_text(steps);

@@ -84,7 +84,7 @@ TEST(ClosingSummary, TellsOfEpochsAndSnapshots) {
   }
   const std::string text = closing_summary(run_of(steps));
   EXPECT_THAT(text, HasSubstr("memberships     4 ranks, from step 3 on 3, from step 4 on 4"));
-  EXPECT_THAT(text, HasSubstr("snapshots       1, 1.00 MiB to buddies each"));
+  EXPECT_THAT(text, HasSubstr("snapshots       1, 1.00 MiB to replicas each"));
 }
 
 TEST(ClosingSummary, CountsFallbacksAndAttentionThatNoFusedKernelTook) {

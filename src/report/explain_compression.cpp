@@ -15,7 +15,7 @@ using strategy::Codec;
 using strategy::PullCodec;
 using strategy::WireCodecs;
 
-constexpr double kWorthSaying = 1e-3;  // of a step
+constexpr double kWorthShowing = 1e-3;  // of a step
 
 struct Setting {
   const char* text;
@@ -59,7 +59,7 @@ std::vector<ExplainedCompression> explain_compression(const strategy::StepPlan& 
     if (!own) continue;
     const int64_t changed_ns = step_ns(*own, changed.cost());
     const auto change = static_cast<double>(std::abs(changed_ns - wire.front().step_ns));
-    if (change > kWorthSaying * static_cast<double>(wire.front().step_ns))
+    if (change > kWorthShowing * static_cast<double>(wire.front().step_ns))
       wire.push_back({setting.text, changed_ns});
   }
   std::ranges::stable_sort(wire.begin() + 1, wire.end(), {}, &ExplainedCompression::step_ns);
@@ -68,13 +68,13 @@ std::vector<ExplainedCompression> explain_compression(const strategy::StepPlan& 
 
 std::string compression_text(const std::vector<ExplainedCompression>& wire) {
   if (wire.empty()) return "";
-  std::string shown = base::text("With what travels between ranks as it is the step takes ",
+  std::string shown = base::text("With communication as configured the step takes ",
                                  base::human_duration(wire.front().step_ns), " by the clock");
-  if (wire.size() == 1) return shown + "; in fewer bits it would take as long.\n";
+  if (wire.size() == 1) return shown + "; compressed communication would make no difference.\n";
   std::vector<std::string> others;
   for (size_t i = 1; i < wire.size(); ++i)
     others.push_back(base::text(base::human_duration(wire[i].step_ns), " with ", wire[i].setting));
-  return base::text(shown, "; as [link] may say, ", base::join(others, ", "), ".\n");
+  return base::text(shown, "; with these keys of [link] it takes ", base::join(others, ", "), ".\n");
 }
 
 }  // namespace sluice::report

@@ -136,7 +136,7 @@ std::string cuts_text(const std::vector<ExplainedCut>& cuts) {
                     duration_or_none(cut.more_ns), duration_or_none(cut.ring_ns),
                     duration_or_none(cut.heads_ns), duration_or_none(cut.nested_ns)});
   }
-  return text(human_count(static_cast<int64_t>(cuts.size()), "unit is", "units are"),
+  return text(human_count(static_cast<int64_t>(cuts.size()), "micro-batch is", "micro-batches are"),
               " cut over several lanes. A sequence takes the fewest that hold it and end in time; of the "
               "exchanges that it may take it takes the one that keeps its lanes waiting least. What a lane "
               "takes, what it would take on one lane fewer "

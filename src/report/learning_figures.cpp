@@ -64,7 +64,7 @@ void draw_times(Markup& out, const SystemRun& run) {
   }
   const auto whole = static_cast<double>(std::max<int64_t>(rollout_ns + reward_ns + update_ns, 1));
   Table table{.head = {"time", "", "share"}, .rows = {}, .letters = "lrr"};
-  for (const auto& [name, time_ns] : {std::pair("saying responses", rollout_ns),
+  for (const auto& [name, time_ns] : {std::pair("generating responses", rollout_ns),
                                       std::pair("rewards", reward_ns), std::pair("updates", update_ns)}) {
     table.rows.push_back(
         {name, base::human_duration(time_ns), shown_percent(static_cast<double>(time_ns) / whole)});

@@ -44,9 +44,8 @@ std::string shown_duration(int64_t ns) {
   if (seconds >= 100) return text(seconds / 60, kSpace, "min", kSpace, two(seconds % 60), kSpace, "s");
   if (ns == 0) return text("0", kSpace, "s");
   const auto value = static_cast<double>(ns);
-  const Unit micro_batch = duration_unit(std::abs(value) * 1.0005);  // 999.7 ms is 1.00 s
-  return text(micro_batch.scale == 1 ? text(ns) : significant(value / micro_batch.scale, 2), kSpace,
-              micro_batch.name);
+  const Unit unit = duration_unit(std::abs(value) * 1.0005);  // 999.7 ms is 1.00 s
+  return text(unit.scale == 1 ? text(ns) : significant(value / unit.scale, 2), kSpace, unit.name);
 }
 
 std::string shown_percent(double share) {
@@ -58,12 +57,12 @@ std::string shown_percent(double share) {
 std::string shown_bytes(int64_t bytes) {
   constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
   auto value = static_cast<double>(bytes);
-  size_t micro_batch = 0;
-  while (std::abs(value) >= 999.5 && micro_batch + 1 < kUnits.size()) {
+  size_t unit = 0;
+  while (std::abs(value) >= 999.5 && unit + 1 < kUnits.size()) {
     value /= 1024;
-    ++micro_batch;
+    ++unit;
   }
-  return text(micro_batch == 0 ? text(bytes) : significant(value, 2), kSpace, kUnits[micro_batch]);
+  return text(unit == 0 ? text(bytes) : significant(value, 2), kSpace, kUnits[unit]);
 }
 
 std::string shown_ratio(double ratio) { return text(significant(ratio, 2), "×"); }

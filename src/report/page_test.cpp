@@ -254,7 +254,7 @@ TEST(Page, ShowsWhatWasLearnt) {
   const std::string rewarded = report_page(data);
   EXPECT_THAT(rewarded, HasSubstr("Rewards"));
   EXPECT_THAT(rewarded, HasSubstr("likeliest answers"));
-  EXPECT_THAT(rewarded, HasSubstr("saying responses"));
+  EXPECT_THAT(rewarded, HasSubstr("generating responses"));
   for (StepRecord& step : data.systems[0].steps) {
     step.reward.reset();
     step.reward_margin = 0.5;

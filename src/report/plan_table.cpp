@@ -76,9 +76,10 @@ std::string head(const strategy::StepPlan& plan, int64_t predicted_ns) {
            human_count(plan.targets(), "target", "targets"), "\nstrategy ", readable(plan.strategy()),
            ", predicted ", base::human_duration(predicted_ns > 0 ? predicted_ns : plan.estimated_ns), "\n");
   if (plan.lower_bound_ns == 0) return lines;
-  return text(lines, "  its schedule takes ", base::human_duration(plan.estimated_ns),
-              ", that of no plan of the candidates less than ", base::human_duration(plan.lower_bound_ns),
-              ": within ", base::human_percent(static_cast<double>(plan.gap_ppm()) / 1e6), " of the best\n");
+  return text(lines, "  schedule ", base::human_duration(plan.estimated_ns), ", within ",
+              base::human_percent(static_cast<double>(plan.gap_ppm()) / 1e6),
+              " of the best: no plan of these candidates takes less than ",
+              base::human_duration(plan.lower_bound_ns), "\n");
 }
 
 // A line for each kind of device that computes in fewer bits.

@@ -28,7 +28,7 @@ TEST(PlanTable, HasARowForEachLane) {
   EXPECT_EQ(plan_table(two_pipelines()),
             R"(step 7: 3 sequences, 9,800 tokens, 9,797 targets
 strategy tp2,cp2 + tp1, predicted 1.50 s
-  its schedule takes 1.50 s, that of no plan of the candidates less than 1.20 s: within 25.0 % of the best
+  schedule 1.50 s, within 25.0 % of the best: no plan of these candidates takes less than 1.20 s
 
   pipeline  ranks    max sequence length  lane  tokens  lane parts: tokens (pieces)
   tp2,cp2   0-1,4-5               12,000     0   4,500  4,500 (2) ring of micro-batch 1

@@ -82,8 +82,7 @@ void draw_line(Markup& out, const Series& series, const Axis& x, const Axis& y) 
   out.leaf("polyline", {{"class", "series " + series.style}, {"points", points}});
 }
 
-void draw_dots(Markup& out, const Series& series, const Axis& x, const Axis& y,
-               const std::string& micro_batch) {
+void draw_dots(Markup& out, const Series& series, const Axis& x, const Axis& y, const std::string& unit) {
   const size_t stride = std::max<size_t>(1, series.points.size() / kMostPoints);
   for (size_t i = 0; i < series.points.size(); i += stride) {
     const auto& [px, py] = series.points[i];
@@ -91,8 +90,7 @@ void draw_dots(Markup& out, const Series& series, const Axis& x, const Axis& y,
                                             {"cx", coordinate(100 * x.share(px), "%")},
                                             {"cy", coordinate(down(y, py))},
                                             {"r", series.points.size() > 150 ? "1.8" : "2.8"}});
-    out.leaf("title",
-             text(series.title, ", ", "step ", decimal(px, 0), ": ", significant(py, 3), " ", micro_batch));
+    out.leaf("title", text(series.title, ", ", "step ", decimal(px, 0), ": ", significant(py, 3), " ", unit));
   }
 }
 

@@ -308,7 +308,7 @@ void add_epochs(RunData& data) {
   const int64_t host_bytes = cost::kSnapshotCopies * last->snapshot_bytes / std::max<int64_t>(1, last->ranks);
   data.facts.emplace_back(
       "snapshots", text(human_count(std::ranges::count_if(steps, has_snapshot)), " beside steps, ",
-                        base::human_bytes(static_cast<double>(last->snapshot_bytes)), " to buddies each, ",
+                        base::human_bytes(static_cast<double>(last->snapshot_bytes)), " to replicas each, ",
                         base::human_bytes(static_cast<double>(host_bytes)), " of host memory a rank"));
 }
 

@@ -106,7 +106,7 @@ TEST_F(RunFiles, ElasticRunTellsOfItsEpochs) {
   };
   EXPECT_EQ(fact("memberships"), "4 ranks, from step 2 on 3");
   EXPECT_THAT(fact("snapshots"),
-              HasSubstr("1 beside steps, 3.81 MiB to buddies each, 3.81 MiB of host memory"));
+              HasSubstr("1 beside steps, 3.81 MiB to replicas each, 3.81 MiB of host memory"));
 }
 
 TEST_F(RunFiles, SimulatedRunBringsItsSystems) {

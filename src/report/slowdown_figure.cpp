@@ -21,49 +21,49 @@ constexpr size_t kMostBins = 96;   // of steps, across
 constexpr size_t kMostRanks = 64;  // down: the slowest ones
 constexpr double kDarkest = 1.5;   // this pace and more
 
-struct Paces {
+struct Slowdowns {
   std::vector<std::vector<double>> by_step;  // of the newest ranks that the run had
   std::vector<double> mean;                  // by rank, geometric; 0: not known
   std::vector<int64_t> slow_steps;           // by rank
 };
 
 // Of the steps since the number of ranks changed last.
-Paces paces_of(const SystemRun& run) {
-  Paces paces;
+Slowdowns slowdowns_of(const SystemRun& run) {
+  Slowdowns slowdowns;
   for (const StepRecord& step : run.steps) {
     const std::vector<double>& own = step.figures[watch::Figure::kSlowdown];
     if (own.empty()) continue;
-    if (own.size() != paces.slow_steps.size()) {
-      paces = {};
-      paces.slow_steps.assign(own.size(), 0);
+    if (own.size() != slowdowns.slow_steps.size()) {
+      slowdowns = {};
+      slowdowns.slow_steps.assign(own.size(), 0);
     }
-    paces.by_step.push_back(own);
+    slowdowns.by_step.push_back(own);
     std::set<int> alarmed;
     for (const watch::Alarm& alarm : step.alarms) alarmed.insert(alarm.rank);
     for (const int rank : alarmed) {
-      if (static_cast<size_t>(rank) < own.size()) ++paces.slow_steps[static_cast<size_t>(rank)];
+      if (static_cast<size_t>(rank) < own.size()) ++slowdowns.slow_steps[static_cast<size_t>(rank)];
     }
   }
-  for (size_t rank = 0; rank < paces.slow_steps.size(); ++rank) {
+  for (size_t rank = 0; rank < slowdowns.slow_steps.size(); ++rank) {
     double sum = 0;
     int64_t known = 0;
-    for (const std::vector<double>& of_step : paces.by_step) {
+    for (const std::vector<double>& of_step : slowdowns.by_step) {
       if (!(of_step[rank] > 0)) continue;
       sum += std::log(of_step[rank]);
       ++known;
     }
-    paces.mean.push_back(known > 0 ? std::exp(sum / static_cast<double>(known)) : 0);
+    slowdowns.mean.push_back(known > 0 ? std::exp(sum / static_cast<double>(known)) : 0);
   }
-  return paces;
+  return slowdowns;
 }
 
-std::string shown_pace(double pace) {
+std::string shown_slowdown(double slowdown) {
   char digits[16];
-  std::snprintf(digits, sizeof digits, "%.2f", pace);
+  std::snprintf(digits, sizeof digits, "%.2f", slowdown);
   return digits;
 }
 
-void draw_row(Markup& out, const Paces& paces, size_t rank) {
+void draw_row(Markup& out, const Slowdowns& slowdowns, size_t rank) {
   const auto row = out.element("div", {{"class", "row slim"}});
   {
     const auto name = out.element("div", {{"class", "name"}});
@@ -72,11 +72,11 @@ void draw_row(Markup& out, const Paces& paces, size_t rank) {
   {
     const auto bar = out.element("svg", {{"class", "bar"}, {"aria-hidden", "true"}});
     out.leaf("rect", {{"class", "track"}, {"y", "1"}, {"width", "100%"}, {"height", "16"}});
-    const size_t steps = paces.by_step.size(), bins = std::min(steps, kMostBins);
+    const size_t steps = slowdowns.by_step.size(), bins = std::min(steps, kMostBins);
     for (size_t bin = 0; bin < bins; ++bin) {
       const size_t begin = steps * bin / bins, end = steps * (bin + 1) / bins;
       double sum = 0;
-      for (size_t step = begin; step < end; ++step) sum += paces.by_step[step][rank];
+      for (size_t step = begin; step < end; ++step) sum += slowdowns.by_step[step][rank];
       const double dark = (sum / static_cast<double>(end - begin) - 1) / (kDarkest - 1);
       if (!(dark >= 0.05)) continue;  // nor what is not known
       out.leaf("rect", {{"class", "fill s1"},
@@ -88,8 +88,8 @@ void draw_row(Markup& out, const Paces& paces, size_t rank) {
     }
   }
   const auto value = out.element("div", {{"class", "value"}});
-  out.text(shown_pace(paces.mean[rank]));
-  out.leaf("small", paces.slow_steps[rank] > 0 ? text(paces.slow_steps[rank], " slow") : "");
+  out.text(shown_slowdown(slowdowns.mean[rank]));
+  out.leaf("small", slowdowns.slow_steps[rank] > 0 ? text(slowdowns.slow_steps[rank], " slow") : "");
 }
 
 // What the critical path of the newest step that was looked at lay on.
@@ -119,30 +119,31 @@ void draw_path(Markup& out, const SystemRun& run) {
 }  // namespace
 
 void draw_slowdowns(Markup& out, const RunData& data) {
-  const Paces paces = paces_of(data.systems.front());
-  if (paces.by_step.empty()) return;
-  std::vector<size_t> ranks(paces.mean.size());
+  const Slowdowns slowdowns = slowdowns_of(data.systems.front());
+  if (slowdowns.by_step.empty()) return;
+  std::vector<size_t> ranks(slowdowns.mean.size());
   std::iota(ranks.begin(), ranks.end(), size_t{0});
-  const auto slowest = [&](size_t rank) { return paces.slow_steps[rank]; };
+  const auto slowest = [&](size_t rank) { return slowdowns.slow_steps[rank]; };
   const size_t worst = *std::ranges::max_element(ranks, {}, slowest);
   const auto whole = section(out, "paces", "Pace of the ranks");
-  out.leaf("p", {{"class", "lead"}},
-           text(slowest(worst) > 0 ? text("Rank ", worst, " was slow for ", slowest(worst), " of ",
-                                          counted(static_cast<int64_t>(paces.by_step.size()), "step"), ". ")
-                                   : text("No rank stayed slow. "),
-                "A rank's slowdown is what it computed over what was planned for it, beside the other ranks: "
-                "1 is like "
-                "the others, whatever they compute. The darker a step, the slower; dark is ",
-                shown_pace(kDarkest), "."));
+  out.leaf(
+      "p", {{"class", "lead"}},
+      text(slowest(worst) > 0 ? text("Rank ", worst, " was slow for ", slowest(worst), " of ",
+                                     counted(static_cast<int64_t>(slowdowns.by_step.size()), "step"), ". ")
+                              : text("No rank stayed slow. "),
+           "A rank's slowdown is what it computed over what was planned for it, beside the other ranks: "
+           "1 is like "
+           "the others, whatever they compute. The darker a step, the slower; dark is ",
+           shown_slowdown(kDarkest), "."));
   if (ranks.size() > kMostRanks) {
-    std::ranges::stable_sort(ranks, std::greater{}, [&](size_t rank) { return paces.mean[rank]; });
+    std::ranges::stable_sort(ranks, std::greater{}, [&](size_t rank) { return slowdowns.mean[rank]; });
     ranks.resize(kMostRanks);
   }
   const auto rows = out.element("div", {{"class", "rows"}});
-  for (const size_t rank : ranks) draw_row(out, paces, rank);
-  if (paces.mean.size() > kMostRanks)
+  for (const size_t rank : ranks) draw_row(out, slowdowns, rank);
+  if (slowdowns.mean.size() > kMostRanks)
     out.leaf("p", {{"class", "caption"}},
-             text("The ", kMostRanks, " slowest of ", paces.mean.size(), " ranks."));
+             text("The ", kMostRanks, " slowest of ", slowdowns.mean.size(), " ranks."));
   draw_path(out, data.systems.front());
 }
 

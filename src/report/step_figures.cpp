@@ -31,20 +31,20 @@ double longest_ns(const RunData& data) {
   return static_cast<double>(longest);
 }
 
-Series times_of(const SystemRun& run, const std::string& style, const Unit& micro_batch) {
+Series times_of(const SystemRun& run, const std::string& style, const Unit& unit) {
   Series series{.title = run.title, .style = style, .points = {}, .dots = run.steps.size() <= kFewSteps};
   for (const StepRecord& step : run.steps)
     series.points.emplace_back(static_cast<double>(step.step),
-                               static_cast<double>(step.time_ns) / micro_batch.scale);
+                               static_cast<double>(step.time_ns) / unit.scale);
   return series;
 }
 
-Series predictions_of(const SystemRun& run, const Unit& micro_batch) {
+Series predictions_of(const SystemRun& run, const Unit& unit) {
   Series series{.title = "predicted", .style = "s1", .points = {}};
   for (const StepRecord& step : run.steps) {
     if (step.predicted_ns > 0)
       series.points.emplace_back(static_cast<double>(step.step),
-                                 static_cast<double>(step.predicted_ns) / micro_batch.scale);
+                                 static_cast<double>(step.predicted_ns) / unit.scale);
   }
   return series;
 }
@@ -176,19 +176,19 @@ void draw_step_times(Markup& out, const RunData& data) {
   const bool any = std::ranges::any_of(data.systems, [](const SystemRun& run) { return !run.steps.empty(); });
   if (!any) return;
   const auto whole = section(out, "steps", "Step by step");
-  const Unit micro_batch = duration_unit(longest_ns(data));
+  const Unit unit = duration_unit(longest_ns(data));
   Chart chart{.label = "Step time over steps",
               .x_title = "step",
-              .y_title = "step time, " + micro_batch.name,
-              .unit = micro_batch.name,
+              .y_title = "step time, " + unit.name,
+              .unit = unit.name,
               .series = {}};
   for (size_t i = 0; i < data.systems.size(); ++i) {
     const SystemRun& run = data.systems[i];
     if (run.steps.empty()) continue;
-    chart.series.push_back(times_of(run, system_style(i), micro_batch));
+    chart.series.push_back(times_of(run, system_style(i), unit));
     if (data.simulated) continue;
     chart.series.back().title = "measured";
-    chart.series.push_back(predictions_of(run, micro_batch));
+    chart.series.push_back(predictions_of(run, unit));
   }
   const double error = prediction_error(data.systems.front()).error;
   out.leaf("p", {{"class", "lead"}},

@@ -100,8 +100,8 @@ std::string strategies_table(const Json& file, const std::string& name) {
   const bool differ = assumptions_differ(entries, name);
   if (!differ) leave_out(kMeasuredColumn);
   return text(out, base::table_text(rows, alignment),
-              differ ? "mean step: gathers between nodes hide as the clock says; as measured: each pass that "
-                       "has some takes what FlexSP measured\n"
+              differ ? "mean step: gathers between nodes overlap with computation as the clock predicts; as "
+                       "measured: they cost what FlexSP measured\n"
                      : "",
               file.contains("codecs") ? codecs_text(base::require<Json>(file, "codecs", name), name) : "");
 }

@@ -40,7 +40,7 @@ TEST(StrategiesTable, ShowsBothTimesWhereTheyDiffer) {
 steps  longest sequences  GPUs  max sequence length  mean step  as measured  tokens/s  strategy
                                                         2.90 s       5.80 s            cp64,fsdp64
                                                         3.09 s       3.09 s            cp64,fsdp8
-mean step: gathers between nodes hide as the clock says; as measured: each pass that has some takes what FlexSP measured
+mean step: gathers between nodes overlap with computation as the clock predicts; as measured: they cost what FlexSP measured
 )");
 }
 

@@ -96,7 +96,9 @@ bool any_differs_as_measured(const RunData& data) {
 }
 
 constexpr const char* kAssumptions =
-    " Gathers between nodes hide as the clock says; as measured, each of them costs what FlexSP measured.";
+    " Gathers between nodes overlap with computation as the clock predicts; as measured, each of them costs "
+    "what "
+    "FlexSP measured.";
 
 void draw_speed_row(Markup& out, const RunData& data, size_t index, double longest_ns) {
   const SystemRun& run = data.systems[index];

@@ -216,17 +216,17 @@ void draw_boxes(Markup& out, const Row& row, double top, double height, int64_t 
 }
 
 void draw_time_axis(Markup& out, int64_t span_ns) {
-  const Unit micro_batch = duration_unit(static_cast<double>(span_ns));
-  const Axis axis = round_axis(0, static_cast<double>(span_ns) / micro_batch.scale, 8);
+  const Unit unit = duration_unit(static_cast<double>(span_ns));
+  const Axis axis = round_axis(0, static_cast<double>(span_ns) / unit.scale, 8);
   const auto ticks = out.element("g", {{"class", "time-axis"}});
   for (size_t i = 0; i < axis.ticks.size(); ++i) {
     const double tick = axis.ticks[i];
-    const double at = 100 * tick * micro_batch.scale / static_cast<double>(span_ns);
+    const double at = 100 * tick * unit.scale / static_cast<double>(span_ns);
     if (at > 100) continue;
     const std::string x = coordinate(at, "%");
     out.leaf("line", {{"class", "grid"}, {"x1", x}, {"x2", x}, {"y1", "-4"}, {"y2", "100%"}});
     out.leaf("text", {{"class", i % 2 == 0 ? "tick middle" : "tick middle odd"}, {"x", x}, {"y", "-8"}},
-             text(tick_text(axis, tick), tick == 0 ? "" : " " + micro_batch.name));
+             text(tick_text(axis, tick), tick == 0 ? "" : " " + unit.name));
   }
 }
 
@@ -241,11 +241,11 @@ void draw_row_names(Markup& out, const Drawing& drawing, double height) {
 }
 
 std::string left_out(const Drawing& drawing) {
-  std::vector<std::string> said;
+  std::vector<std::string> notes;
   if (drawing.rows.size() < drawing.all_rows)
-    said.push_back(text(drawing.rows.size(), " of ", drawing.all_rows, " different rows are shown"));
-  if (drawing.joined) said.push_back("neighbours too narrow to see are joined");
-  return said.empty() ? "" : " (" + base::join(said, "; ") + ")";
+    notes.push_back(text(drawing.rows.size(), " of ", drawing.all_rows, " different rows are shown"));
+  if (drawing.joined) notes.push_back("neighbours too narrow to see are joined");
+  return notes.empty() ? "" : " (" + base::join(notes, "; ") + ")";
 }
 
 void draw_timeline(Markup& out, const Timeline& timeline, int64_t span_ns) {

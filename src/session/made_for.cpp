@@ -18,7 +18,7 @@ std::string positions_note(int64_t positions, int64_t tokens, const std::string&
   if (positions <= 0 || tokens <= positions) return "";
   return base::text(
       what, " is ", tokens, ", but the model was made for ", positions,
-      " positions (max_position_embeddings): behind them it has never seen any, and what it says may mean "
+      " positions (max_position_embeddings): it has never seen later ones, and its answers there may mean "
       "nothing; keep to ",
       positions, ", or fine-tune it with scaled rotary frequencies");
 }

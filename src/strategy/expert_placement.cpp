@@ -24,7 +24,7 @@ std::string placement_fault(const ExpertPlacement& placement, int lanes) {
   for (size_t layer = 0; layer < placement.layers.size(); ++layer) {
     const std::vector<int>& seats = placement.layers[layer];
     if (seats.size() % static_cast<size_t>(lanes) != 0)
-      return base::text("layer ", layer, " has ", seats.size(), " seats for experts on ", lanes, " lanes");
+      return base::text("layer ", layer, " has ", seats.size(), " expert slots on ", lanes, " lanes");
     for (int lane = 0; lane < lanes; ++lane) {
       const std::span<const int> own = placement.of_lane(static_cast<int64_t>(layer), lanes, lane);
       if (std::ranges::adjacent_find(own, std::ranges::greater_equal()) == own.end()) continue;

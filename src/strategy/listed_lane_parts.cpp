@@ -18,10 +18,10 @@ struct Spot {
   size_t index = 0;
 };
 
-class UnitReader {
+class MicroBatchReader {
  public:
-  UnitReader(const std::vector<std::vector<ListedLanePart>>& lanes, const std::vector<Sequence>& sequences,
-             size_t pipeline)
+  MicroBatchReader(const std::vector<std::vector<ListedLanePart>>& lanes,
+                   const std::vector<Sequence>& sequences, size_t pipeline)
       : lanes_(lanes), sequences_(sequences), pipeline_(pipeline), by_lane_(lanes.size()) {}
 
   std::vector<PipelineMicroBatch> read() {
@@ -174,7 +174,7 @@ class UnitReader {
 
 std::vector<PipelineMicroBatch> micro_batches_of(const std::vector<std::vector<ListedLanePart>>& lanes,
                                                  const std::vector<Sequence>& sequences, size_t pipeline) {
-  return UnitReader(lanes, sequences, pipeline).read();
+  return MicroBatchReader(lanes, sequences, pipeline).read();
 }
 
 }  // namespace sluice::strategy

@@ -27,7 +27,7 @@ std::string to_text(const MemoryPolicy& policy) {
   } else if (policy.recomputes()) {
     savings.emplace_back("recompute");
   }
-  if (policy.recompute_dispatch) savings.emplace_back("visits again");
+  if (policy.recompute_dispatch) savings.emplace_back("dispatch again");
   if (policy.offload_permille > 0) savings.push_back("offload " + share_text(policy.offload_permille));
   return savings.empty() ? "keep" : base::join(savings, ", ");
 }

@@ -47,8 +47,8 @@ class PassReader {
       std::ranges::sort(pass.micro_batches, {}, [&](int micro_batch) { return at(micro_batch).first_lane; });
       const int lane = untied_lane(plan_, pass);
       if (lane >= 0) {
-        fail(p, text("nothing ties lane ", lane, " to those before it: lanes without a common unit or ",
-                     "share group run in passes of their own"));
+        fail(p, text("nothing ties lane ", lane, " to those before it: lanes without a common micro-batch ",
+                     "or FSDP group run in passes of their own"));
       }
     }
     return std::move(passes_);

@@ -182,7 +182,7 @@ std::optional<std::vector<int>> injection_order(const std::vector<std::vector<in
 std::vector<PipelineMicroBatch> in_injection_order(std::vector<PipelineMicroBatch> micro_batches,
                                                    const std::vector<std::vector<int>>& lanes) {
   const std::optional<std::vector<int>> order = injection_order(lanes);
-  SLUICE_ASSERT(order && order->size() == micro_batches.size(), "units of a pipeline cross");
+  SLUICE_ASSERT(order && order->size() == micro_batches.size(), "micro-batches of a pipeline cross");
   std::vector<PipelineMicroBatch> ordered;
   ordered.reserve(micro_batches.size());
   for (const int micro_batch : *order)

@@ -21,12 +21,12 @@ std::string divisors_text(int degree) {
 
 std::string fsdp_fault(const Scheme& scheme) {
   if (scheme.cp % scheme.fsdp != 0) {
-    return base::text("share ", scheme.fsdp, " does not divide cp ", scheme.cp,
-                      ", so its lanes make no whole share groups: ", divisors_text(scheme.cp));
+    return base::text("fsdp ", scheme.fsdp, " does not divide cp ", scheme.cp,
+                      ", so its lanes make no whole FSDP groups: ", divisors_text(scheme.cp));
   }
   if (scheme.fsdp % scheme.ep != 0) {
-    return base::text("experts ", scheme.ep, " does not divide share ", scheme.fsdp,
-                      ", so its share groups make no whole expert groups: ", divisors_text(scheme.fsdp));
+    return base::text("ep ", scheme.ep, " does not divide fsdp ", scheme.fsdp,
+                      ", so its FSDP groups make no whole expert groups: ", divisors_text(scheme.fsdp));
   }
   return "";
 }

@@ -44,14 +44,14 @@ TEST(Scheme, EveryFaultIsNamedWithTheText) {
       {"<4,2>", "expected ','"},
       {"<4,2,2,1,1,1>", "expected '>'"},
       {"<1,1,8,3>",
-       "'<1,1,8,3>': share 3 does not divide cp 8, so its lanes make no whole share groups: choose one of 1, "
+       "'<1,1,8,3>': fsdp 3 does not divide cp 8, so its lanes make no whole FSDP groups: choose one of 1, "
        "2, 4, 8"},
-      {"<1,1,1,2>", "so its lanes make no whole share groups: choose 1"},
+      {"<1,1,1,2>", "so its lanes make no whole FSDP groups: choose 1"},
       {"<1,1,8,0>", "fsdp is 0: give 1 or more"},
       {"<1,1,8,4,3>",
-       "experts 3 does not divide share 4, so its share groups make no whole expert groups: choose one of "
+       "ep 3 does not divide fsdp 4, so its FSDP groups make no whole expert groups: choose one of "
        "1, 2, 4"},
-      {"<1,1,8,4,8>", "experts 8 does not divide share 4"},
+      {"<1,1,8,4,8>", "ep 8 does not divide fsdp 4"},
       {"<1,1,8,4,0>", "ep is 0: give 1 or more"},
       {"<0,2,1>", "tp is 0: give 1 or more"},
       {"<1,0,1>", "pp is 0: give 1 or more"},

@@ -141,7 +141,7 @@ std::vector<std::vector<LanePart>> lane_parts(const PipelinePlan& plan) {
     const PipelineMicroBatch& micro_batch = plan.micro_batches[u];
     SLUICE_ASSERT(
         micro_batch.first_lane >= 0 && micro_batch.end_lane() <= plan.pipeline.scheme.cp,
-        base::text("unit ", u, " lies on lanes ", micro_batch.first_lane, " + ", micro_batch.lanes));
+        base::text("micro-batch ", u, " lies on lanes ", micro_batch.first_lane, " + ", micro_batch.lanes));
     for (int lane = micro_batch.first_lane; lane < micro_batch.end_lane(); ++lane) {
       lanes[static_cast<size_t>(lane)].push_back({static_cast<int>(u), micro_batch.pieces_on(lane)});
     }

@@ -99,7 +99,7 @@ TEST(ValidateStepPlan, EachFaultIsNamed) {
        },
        "rank 2 is used twice"},
       {[](StepPlan& p) { p.pipelines[0].pipeline.scheme.fsdp = 2; },
-       "share 2 does not divide cp 3, so its lanes make no whole share groups: choose one of 1, 3"},
+       "fsdp 2 does not divide cp 3, so its lanes make no whole FSDP groups: choose one of 1, 3"},
       {[](StepPlan& p) { p.pipelines[0].pipeline.scheme.fsdp = 3; },
        "pipeline 0: a micro-batch of lane 0 is in no pass: where lanes share parameters each is in one"},
       {[](StepPlan& p) { p.sequences[1].document = -1; }, "sequence 1: document -1 is negative"},
@@ -108,15 +108,15 @@ TEST(ValidateStepPlan, EachFaultIsNamed) {
       {[](StepPlan& p) { p.sequences[1].length_tokens = 7; },
        "sequence 1 has 6 tokens there but 7 in the batch"},
       {[](StepPlan& p) { micro_batch(p, 0, 1).lanes = 3; },
-       "a unit lies on 3 lanes from lane 1 on, but it has 3"},
-      {[](StepPlan& p) { micro_batch(p, 0, 1).lanes = 0; }, "a unit lies on 0 lanes"},
+       "a micro-batch lies on 3 lanes from lane 1 on, but it has 3"},
+      {[](StepPlan& p) { micro_batch(p, 0, 1).lanes = 0; }, "a micro-batch lies on 0 lanes"},
       {[](StepPlan& p) {  // lane 2's second stands before lane 0's first
          p.sequences.push_back({.length_tokens = 1});
          p.pipelines[0].micro_batches.insert(p.pipelines[0].micro_batches.begin(),
                                              {.first_lane = 1, .sequences = {{4, 1}}});
          std::swap(micro_batch(p, 0, 1), micro_batch(p, 0, 2));
        },
-       "pipeline 0: its units do not stand in the order of injection"},
+       "pipeline 0: its micro-batches are not in the order of injection"},
       {[](StepPlan& p) { micro_batch(p, 1, 0).memory.offload_permille = 1001; },
        "micro-batch 0 of lane 0 of pipeline 1: offload_permille is 1001"},
       {[](StepPlan& p) { micro_batch(p, 1, 0).exchange = Exchange::kHeads; },
@@ -383,13 +383,13 @@ TEST(StepPlanJson, MemoryPoliciesStandWhereSomethingIsNotKept) {
   const uint64_t before = hash(plan);
   micro_batch(plan, 1, 0).memory.recompute_dispatch = true;
   EXPECT_EQ(step_plan_from_json(to_json(plan), kWorldSize, "plan.json").pipelines, plan.pipelines);
-  EXPECT_EQ(to_text(micro_batch(plan, 1, 0).memory), "recompute, visits again, offload 0.3");
+  EXPECT_EQ(to_text(micro_batch(plan, 1, 0).memory), "recompute, dispatch again, offload 0.3");
   EXPECT_NE(hash(plan), before);
   const uint64_t all = hash(plan);
   micro_batch(plan, 1, 0).memory = {.recompute_permille = 250, .recompute_dispatch = true};
   EXPECT_EQ(to_json(plan)["pipelines"][1]["lanes"][0][0]["memory"]["recompute_permille"], 250);
   EXPECT_EQ(step_plan_from_json(to_json(plan), kWorldSize, "plan.json").pipelines, plan.pipelines);
-  EXPECT_EQ(to_text(micro_batch(plan, 1, 0).memory), "recompute 0.25, visits again");
+  EXPECT_EQ(to_text(micro_batch(plan, 1, 0).memory), "recompute 0.25, dispatch again");
   EXPECT_NE(hash(plan), all);
 }
 

@@ -41,9 +41,9 @@ void validate_stages(const PipelinePlan& plan) {
 }
 
 // Checks the micro-batches of one pipeline.
-class UnitChecks {
+class MicroBatchChecks {
  public:
-  UnitChecks(const StepPlan& plan, size_t pipeline) : plan_(plan), pipeline_(plan.pipelines[pipeline]) {
+  MicroBatchChecks(const StepPlan& plan, size_t pipeline) : plan_(plan), pipeline_(plan.pipelines[pipeline]) {
     const int lanes = pipeline_.pipeline.scheme.cp;
     std::vector<int> of_lane(static_cast<size_t>(lanes), 0);
     for (const PipelineMicroBatch& micro_batch : pipeline_.micro_batches) {
@@ -51,7 +51,7 @@ class UnitChecks {
           micro_batch.first_lane >= 0 && micro_batch.lanes >= 1 && micro_batch.end_lane() <= lanes;
       if (!inside) {
         throw InputError(text("pipeline ", pipeline, " ", to_text(pipeline_.pipeline.scheme),
-                              ": a unit lies on ", micro_batch.lanes, " lanes from lane ",
+                              ": a micro-batch lies on ", micro_batch.lanes, " lanes from lane ",
                               micro_batch.first_lane, " on, but it has ", lanes));
       }
       names_.push_back(micro_batch.lanes > 1
@@ -117,7 +117,7 @@ class UnitChecks {
   void check_order(size_t pipeline, int lanes) const {
     const auto order = injection_order(micro_batches_by_lane(pipeline_.micro_batches, lanes));
     if (order && std::ranges::is_sorted(*order)) return;
-    throw InputError(text("pipeline ", pipeline, ": its units do not stand in the order of injection"));
+    throw InputError(text("pipeline ", pipeline, ": its micro-batches are not in the order of injection"));
   }
 
   void check_sequence(const MicroBatchSequence& of, const std::string& name,
@@ -177,7 +177,7 @@ void validate(const StepPlan& plan, int world_size) {
   validate_sequences(plan);
   std::vector<char> planned(plan.sequences.size(), 0);
   for (size_t p = 0; p < plan.pipelines.size(); ++p) {
-    UnitChecks(plan, p).check(planned);
+    MicroBatchChecks(plan, p).check(planned);
     passes(plan.pipelines[p], text("pipeline ", p));
   }
   for (size_t s = 0; s < planned.size(); ++s) {

@@ -56,7 +56,7 @@ void validate_pipeline(const Pipeline& pipeline, int index) {
   if (pipeline.placement) {
     const std::string fault = placement_fault(*pipeline.placement, scheme.ep);
     if (!fault.empty())
-      throw base::InputError(base::text(name, ": ", fault, ": give each expert a lane, or none a seat"));
+      throw base::InputError(base::text(name, ": ", fault, ": give each expert a lane, or no expert a slot"));
   }
   for (int stage = 0; scheme.fsdp > 1 && stage < scheme.pp; ++stage) {
     for (int lane = 0; lane < scheme.cp; ++lane) {

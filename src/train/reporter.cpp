@@ -67,15 +67,16 @@ std::string per_device(const report::StepRecord& step) {
 std::string of_learning(const report::StepRecord& step) {
   char words[256] = "";
   if (step.reward) {
+    const int64_t draws = step.sampling_rounds.value_or(1);
+    const std::string drawn =
+        draws > 1 ? text("  prompts ", step.groups_kept.value_or(0), " kept of ", draws, " draws") : "";
     std::snprintf(
         words, sizeof words,
-        "  reward %.3f  kept %lld groups of %lld draws  response %.1f mean, %lld p99  gap %.0e  rollout "
-        "%.1f ms by %s",
-        *step.reward, static_cast<long long>(step.groups_kept.value_or(0)),
-        static_cast<long long>(step.sampling_rounds.value_or(0)), step.response_mean.value_or(0),
+        "  reward %.3f%s  response %.1f tokens (p99 %lld)  logprob diff %.0e  rollout %.1f ms by %s",
+        *step.reward, drawn.c_str(), step.response_mean.value_or(0),
         static_cast<long long>(step.response_p99.value_or(0)), step.rollout_logprob_diff.value_or(0),
         report::milliseconds(step.rollout_ns.value_or(0) + step.reward_ns.value_or(0)),
-        step.rollout_strategy.c_str());
+        strategy::readable_text(step.rollout_strategy).c_str());
   } else if (step.reward_margin) {
     std::snprintf(words, sizeof words, "  margin %.3f  right %.1f %%", *step.reward_margin,
                   1e2 * step.accuracy.value_or(0));

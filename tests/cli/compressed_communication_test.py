@@ -182,7 +182,7 @@ class Wire(CommandTest):
         simulated = self.done("simulate", "--cluster", "h100x8", "--gpus", 16, "--model", "llama-7b", "--lengths",
                               TESTS.parent / "bench/data/system_lengths.txt", "--context", 4096, "--strategies", "2x<1,1,8,8>",
                               "--steps", 2, "--out", self.folder / "worth")
-        self.assertIn("Step 0: With what travels between ranks as it is the step takes", simulated)
+        self.assertIn("Step 0: With communication as configured the step takes", simulated)
         self.assertIn('with push = "bfloat16"', simulated)
         wire = json.loads((self.folder / "worth" / "simulation.json").read_text())["systems"]["sluice"]["compressed_communication"]
         self.assertEqual(wire[0]["setting"], "")

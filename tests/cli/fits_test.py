@@ -28,6 +28,7 @@ class Fits(CommandTest):
         for setting in fit["settings"]:
             self.assertIn(setting, text)
         self.assertRegex(text, r"GiB per GPU +\d+\.\d of \d+\.\d")
+        self.assertRegex(text, r"strategy +[a-z0-9,]+\n")
 
     def test_propose_plan_and_simulate_choose_the_settings_by_themselves(self):
         lengths = self.folder / "one.txt"

@@ -244,6 +244,12 @@ class Reinforcement(CommandTest):
         self.assertEqual(status, 0, errors)
         self.assertIn("nothing is left to learn: in 2 draws of 6 prompts", errors)
 
+    def test_rewards_that_are_all_equal_are_told(self):
+        status, errors = self.ended(self.arguments("equal", 2, rl__reward='["regex:never"]', rl__algorithm='"grpo"'))
+        self.assertEqual(status, 0, errors)
+        self.assertRegex(errors, "step 1: all responses to each prompt have the same reward, 0 in the mean, so their advantages are 0: ")
+        self.assertRegex(errors, r"step 1/\d+  loss .*  reward 0\.000  response [\d.]+ tokens \(p99 \d+\)  logprob diff ")
+
     def test_wrong_input_is_named(self):
         plain = self.folder / "plain.txt"
         plain.write_text("1 2 3 4 5\n" * 20)

@@ -100,7 +100,7 @@ class Shared(TestCase):
         (self.directory / "lengths.txt").write_text("100\n200\n")
         common = ["--gpus", "8", "--calibration", "analytic", "--model", "llama-7b", "--context", "4096"]
         for strategy, fault, status in [
-                ("<1,1,8,3>", "share 3 does not divide cp 8, so its lanes make no whole share groups: choose one of "
+                ("<1,1,8,3>", "fsdp 3 does not divide cp 8, so its lanes make no whole FSDP groups: choose one of "
                  "1, 2, 4, 8", 2), ("<1,1,16,16>", "uses 16 ranks but there are 8", 2)]:
             command = [self.program(), "plan", *common, "--strategies", strategy, "--lengths", "lengths.txt"]
             outcome = self.finish(self.start(command))
