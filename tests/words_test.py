@@ -1,5 +1,6 @@
 """What must not be committed: paths of somebody's machine, merge markers, private keys, stray bytes; types whose
-name means something else elsewhere; and code that counts the ranks of a node."""
+name means something else elsewhere; code that counts the ranks of a node; and words of Sluice's own for which the field has
+others (docs/renamed.md), in pages, messages and identifiers."""
 
 import pathlib
 import re
@@ -65,6 +66,35 @@ def node_faults(path):
                "src/strategy/topology.h which ranks share a node")
 
 
+# Words that had a meaning of their own here. In pages and messages:
+OWN_WORDS = re.compile(r"\b(?:budd(?:y|ies)|speakers?|share groups?|learnt (?:tokens|turns)|narrow products?|behind steps? \d|epochs? of ranks"
+                       r"|passes? of generation)\b")
+# A unit of measure is one in pages, too; messages have none.
+OWN_WORDS_IN_MESSAGES = re.compile(OWN_WORDS.pattern + r"|\bunits?\b|\b(?:says?|is|are|was|were|be) said\b|\bseats?\b")
+# As a part of an identifier, as saidTokens or said_tokens.
+OWN_PARTS = {"buddy", "buddies", "speaker", "speakers", "manner", "company", "said", "saying"}
+IDENTIFIER = re.compile(r"\b[A-Za-z_]\w*")
+PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+LITERAL = re.compile(r'"((?:\\.|[^"\\\n])*)"')
+TELL_HISTORY = re.compile(r"docs/(renamed\.md|decisions/|evaluation\.md)|CHANGELOG|src/config/renamed|data/")
+
+
+def own_word_faults(path):
+    """Words of before in a page, or in the messages and identifiers of a source."""
+    text = repository.read(path)
+    if path.suffix == ".md":
+        for match in OWN_WORDS.finditer(text):
+            yield f"{path}:{repository.line_of(text, match.start())}: '{match.group()}': docs/renamed.md has the field's word"
+        return
+    for match in LITERAL.finditer(text):
+        if not text[text.rfind("\n", 0, match.start()) + 1:match.start()].lstrip().startswith(("//", "#include")):
+            for word in OWN_WORDS_IN_MESSAGES.finditer(match[1]):
+                yield f"{path}:{repository.line_of(text, match.start())}: a message says '{word.group()}': docs/renamed.md has the field's word"
+    for match in IDENTIFIER.finditer(repository.code_only(text)):
+        if own := OWN_PARTS.intersection(part.lower() for part in PART.findall(match.group())):
+            yield f"{path}:{repository.line_of(text, match.start())}: {match.group()}: '{own.pop()}' was a word of ours: docs/renamed.md has the field's"
+
+
 def faults_of(path, own_paths):
     content = (repository.ROOT / path).read_bytes()
     if len(content) > LARGEST_BYTES:
@@ -92,6 +122,10 @@ def main():
         if not path.stem.endswith("_test"):
             faults += word_faults(path)
             faults += node_faults(path)
+    for path in repository.files("docs/*.md", "docs/*/*.md", "README.md", "src/*/*.h", "src/*/*.cpp", "src/*/*/*.h", "src/*/*/*.cpp", "cli/*.h",
+                                 "cli/*.cpp", "cli/*/*.h", "cli/*/*.cpp", "lab/study/*.h", "lab/study/*.cpp"):
+        if not TELL_HISTORY.match(str(path)) and not path.stem.endswith("_test") and not path.stem.startswith("test_"):
+            faults += own_word_faults(path)
     repository.finish(len(paths), faults)
 
 

@@ -33,16 +33,16 @@ Json config_of(const std::vector<Companion>& companions, const model::Shape& sha
 // The type of the weights, wherever the file says one; transformers calls it `dtype` since version 4.56.
 void set_type(Json& config, const std::string& dtype, const FolderRecord& record) {
   Json& part = model::language_part(config);
-  bool said = false;
+  bool is_known = false;
   for (Json* const each : {&config, &part}) {
     for (const char* key : {"dtype", "torch_dtype"}) {
       if (!each->contains(key)) continue;
       (*each)[key] = dtype;
-      said = true;
+      is_known = true;
     }
   }
   const bool as_found = !record.origin.empty() && dtype == config_name(record.type);
-  if (!said && !as_found) config["torch_dtype"] = dtype;
+  if (!is_known && !as_found) config["torch_dtype"] = dtype;
 }
 
 // Exports are not quantised, whatever the folder was.

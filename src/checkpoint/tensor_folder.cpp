@@ -38,8 +38,8 @@ std::set<std::string> indexed_files(const fs::path& index_path) {
   for (const auto& [tensor, file] : map.items()) {
     const std::string name = file.is_string() ? file.get<std::string>() : "";
     if (name.empty() || name.find('/') != std::string::npos) {
-      throw InputError(text(index_path.string(), ": tensor '", tensor, "' is said to be in ",
-                            base::excerpt(file), ", which is no file name"));
+      throw InputError(text(index_path.string(), ": tensor '", tensor, "' should be in ", base::excerpt(file),
+                            ", which is no file name"));
     }
     names.insert(name);
   }

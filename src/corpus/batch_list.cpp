@@ -80,7 +80,7 @@ Batch ListedBatches::next() {
   const int64_t place = list_->repeats ? (step_ - first_step_) % steps : step_ - first_step_;
   if (place >= steps) {
     throw InputError(text(list_->name, " lists ", list_->steps.size(), " steps from step ", first_step_,
-                          " on, but step ", step_, " is asked for: list more, or lower train.steps"));
+                          " on, but step ", step_, " is needed: list more, or lower train.steps"));
   }
   Batch batch{.step = step_++, .samples = list_->steps[static_cast<size_t>(place)]};
   for (const Sample& sample : batch.samples) batch.tokens += sample.length_tokens;

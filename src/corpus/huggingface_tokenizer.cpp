@@ -121,7 +121,7 @@ auto HuggingFaceTokenizer::with_child(const Ask& ask) const {
   } catch (const base::InputError&) {
     throw;  // which the child said itself
   } catch (const ChildEnded& gone) {
-    base::log_warning(base::text(gone.what(), "; another one is asked"));
+    base::log_warning(base::text(gone.what(), "; another one is started"));
     child->restart();
     receive_head(*child);
     return ask(*child);

@@ -51,9 +51,9 @@ int64_t expert_working_bytes(int64_t hidden, int64_t width, int64_t element_byte
   return element_bytes * 2 * hidden * now + std::max(inner, products);
 }
 
-// While a wave is computed the next one comes and the one before goes home (layers/token_dispatcher.h): rows of
-// each, and how many have come by then, the wave's own included.
-struct WavesUnderWay {
+// While a wave is computed the next one comes and the one before goes home (layers/token_dispatcher.h): rows
+// of each, and how many have come by then, the wave's own included.
+struct ChunksUnderWay {
   int64_t now = 0;
   int64_t next = 0;
   int64_t before = 0;
@@ -61,10 +61,10 @@ struct WavesUnderWay {
 };
 
 // A wave between others, where there are three or more, the first and the last, each as full as it may be.
-std::array<WavesUnderWay, 3> fullest_waves(int64_t rows, int64_t most) {
+std::array<ChunksUnderWay, 3> fullest_chunks(int64_t rows, int64_t most) {
   const int64_t now = std::min(rows, most), next = std::min(rows - now, most);
-  const WavesUnderWay first{.now = now, .next = next, .come = now};
-  const WavesUnderWay last{.now = now, .before = next, .come = rows};
+  const ChunksUnderWay first{.now = now, .next = next, .come = now};
+  const ChunksUnderWay last{.now = now, .before = next, .come = rows};
   const int64_t before = std::min(rows - now - next, most);
   if (before == 0) return {first, last, last};
   return {first, last, {.now = now, .next = next, .before = before, .come = rows}};
@@ -81,20 +81,21 @@ int64_t travel_working_bytes(const model::Shape& shape, int64_t element_bytes, c
   const int64_t most = model::dispatch_chunk_rows(scheme.ep).most, hidden = shape.hidden;
   const int64_t width = divide_up(experts.hidden, scheme.tp);
   const int64_t others = scheme.ep - 1;
-  const auto sent = [&](int64_t wave) {
-    return std::min(std::min(tokens, wave) * others, divide_up(most * others, scheme.ep));
+  const auto sent = [&](int64_t chunk) {
+    return std::min(std::min(tokens, chunk) * others, divide_up(most * others, scheme.ep));
   };
   const bool forward = kind == CellKind::kForward;
   const int64_t coming = forward ? 1 : 2;  // tensors of rows
-  // Visits that a row makes of this lane. Gate and up of an expert are made in a wave that the lane's room for
-  // visits does not reach.
+  // Visits that a row makes of this lane. Gate and up of an expert are made in a wave that the lane's room
+  // for visits does not reach.
   const int64_t visits = std::min(divide_up(experts.count, scheme.ep), experts.per_token);
-  int64_t waves = 0;  // elements
-  for (const auto& [now, next, before, come] : fullest_waves(rows, most)) {
+  int64_t chunks = 0;  // elements
+  for (const auto& [now, next, before, come] : fullest_chunks(rows, most)) {
     const bool kept = keeps_visits && visits * come <= experts.per_token * tokens;
     const int64_t gate_up = kept ? 0 : 2 * width * now;
-    waves = std::max(waves, hidden * ((coming + 1) * now + coming * (next + sent(next)) + before + sent(before)) +
-                                gate_up);
+    chunks = std::max(
+        chunks,
+        hidden * ((coming + 1) * now + coming * (next + sent(next)) + before + sent(before)) + gate_up);
   }
   const int64_t now = std::min(rows, most);
   // The rows of this lane, normed, and their sums; backward also gradients where TP gathers them. Scores.
@@ -103,7 +104,7 @@ int64_t travel_working_bytes(const model::Shape& shape, int64_t element_bytes, c
   // Of all rows: which experts they visit and how much each counts, and their numbers by lane, twice.
   const int64_t route_bytes = experts.per_token * (4 + std::max<int64_t>(4, element_bytes)) + 16;
   const int64_t statistic = std::max<int64_t>(4, element_bytes);
-  return element_bytes * (waves + own * tokens) +
+  return element_bytes * (chunks + own * tokens) +
          expert_working_bytes(hidden, width, element_bytes, forward, now) +
          experts.per_token * kVisitBytes * now + route_bytes * rows +
          (forward ? 2 : 4) * experts.count * statistic * tokens;

@@ -142,13 +142,13 @@ TEST(TravelWorkingBytes, OfAWaveAreItsRowsAndThoseOfAnExpertThatAllVisit) {
 
 TEST(TravelWorkingBytes, GrowWithTheWavesUnderWayAndNoFurther) {
   const int64_t most = 2048, routes = 4 * 8 + 16;  // rows of a wave, of which a lane sends half as many
-  const auto of_waves = [&](int64_t waves) {
-    return working(CellKind::kBackward, 4 * most, waves * most) - waves * most * routes;
+  const auto of_chunks = [&](int64_t chunks) {
+    return working(CellKind::kBackward, 4 * most, chunks * most) - chunks * most * routes;
   };
-  const int64_t one = of_waves(1), two = of_waves(2), three = of_waves(3);
+  const int64_t one = of_chunks(1), two = of_chunks(2), three = of_chunks(3);
   EXPECT_EQ(two - one, 2 * 2 * 4096 * (most + most / 2));  // the next one's rows and gradients, come and sent
   EXPECT_EQ(three - two, 2 * 4096 * (most + most / 2));    // what the one before made, and what comes home
-  EXPECT_EQ(of_waves(9), three);
+  EXPECT_EQ(of_chunks(9), three);
 }
 
 TEST(TravelWorkingBytes, ALaneWithFewRowsSendsFew) {
@@ -164,8 +164,8 @@ TEST(TravelWorkingBytes, LeaveOutGateAndUpWhereTheLaneHasRoomForAll) {
   EXPECT_EQ(working(CellKind::kForward, 999, 1000), working(CellKind::kForward, 999, 1000, true));
 }
 
-// The first wave's visits have room where all together have not: then only the last one, beside which no other
-// comes, makes gate and up again.
+// The first wave's visits have room where all together have not: then only the last one, beside which no
+// other comes, makes gate and up again.
 TEST(TravelWorkingBytes, GateAndUpAreMadeBehindTheRoomForVisits) {
   const int64_t most = 2048, rows = 2 * most;
   const auto backward = [&](int64_t tokens, bool keeps) {

@@ -60,7 +60,8 @@ Decoder::Decoder(ModelShard model, int64_t pages, int64_t most_texts)
              most_texts, model_.like) {
   if (model_.table.shape.head.kind != model::HeadKind::kVocabulary) {
     throw base::InputError(
-        "the model ends in numbers or embeddings, no vocabulary, so it says no text: see heads.md for what "
+        "the model ends in numbers or embeddings, no vocabulary, so it generates no text: see heads.md for "
+        "what "
         "reads "
         "them");
   }

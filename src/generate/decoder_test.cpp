@@ -176,12 +176,12 @@ TEST_P(Families, SayWhatTheWholeTextSays) {
         {.kv_blocks = load.pages, .max_num_seqs = load.most_texts, .max_num_batched_tokens = load.most_rows});
     SamplingParams sampling_params{.sampling = {.temperature = 0.8, .top_k = 20, .seed = 4},
                                    .alternatives = 2};
-    struct Asked {
+    struct TestRequest {
       std::vector<int64_t> prompt;
       int samples;
       int64_t first;
     };
-    std::vector<Asked> asked;
+    std::vector<TestRequest> asked;
     for (uint64_t number = 0; number < 6; ++number) {
       const std::vector<int64_t> prompt = random_tokens(rng, rng.between(1, 90));
       const int samples = number == 2 ? 3 : 1;
@@ -240,16 +240,16 @@ TEST_P(Families, SayTheSameWithinAPassOfOthers) {
   }
 }
 
-struct Asked {
+struct TestRequest {
   inference::Request request;
   SamplingParams sampling_params;
 };
 
-std::vector<Output> say_all(const ModelShard& model, const std::vector<Asked>& asked) {
+std::vector<Output> say_all(const ModelShard& model, const std::vector<TestRequest>& asked) {
   constexpr int64_t kPages = 9, kTexts = 4;
   const Decoder decoder(model, kPages, kTexts);
   Generator generator(decoder, {.kv_blocks = kPages, .max_num_seqs = kTexts, .max_num_batched_tokens = 40});
-  for (const auto& [request, manner] : asked) generator.add(request, manner);
+  for (const auto& [request, params] : asked) generator.add(request, params);
   while (generator.step()) {
   }
   std::vector<Output> output;
@@ -260,7 +260,7 @@ std::vector<Output> say_all(const ModelShard& model, const std::vector<Asked>& a
 
 // Of every rank of one pipeline.
 std::vector<std::vector<Output>> say_all_on(const Model& model, const strategy::Scheme& scheme,
-                                            const std::vector<Asked>& asked) {
+                                            const std::vector<TestRequest>& asked) {
   const auto [tp, pp, cp, share, experts] = scheme;
   comm::FakeWorld world(scheme.ranks());
   std::vector<std::vector<Output>> output(static_cast<size_t>(scheme.ranks()));
@@ -299,7 +299,7 @@ std::vector<std::vector<Output>> say_all_on(const Model& model, const strategy::
 TEST_P(Families, SayTheSameOnAnyRanks) {
   const Model model(shape_);
   base::Rng rng(5);
-  std::vector<Asked> asked;
+  std::vector<TestRequest> asked;
   for (uint64_t number = 0; number < 5; ++number) {
     asked.push_back(
         {{random_tokens(rng, rng.between(1, 70)), rng.between(1, 30),
@@ -355,7 +355,7 @@ model::Shape with_adapters(model::Shape shape) {
 TEST_P(Families, SayWhatTheirOwnAdaptersSay) {
   const Model model(with_adapters(shape_), kAdapters);
   base::Rng rng(9);
-  std::vector<Asked> asked;
+  std::vector<TestRequest> asked;
   // Like prompts of two adapters: nothing of one's may reach the other.
   const std::vector<int64_t> same = random_tokens(rng, 40);
   for (int number = 0; number < 5; ++number) {
@@ -370,15 +370,15 @@ TEST_P(Families, SayWhatTheirOwnAdaptersSay) {
     for (const std::vector<Output>& output : say_all_on(model, scheme, asked)) {
       ASSERT_EQ(output.size(), asked.size());
       for (size_t i = 0; i < output.size(); ++i) {
-        const auto& [request, manner] = asked[i];
-        expect_as_whole(model.with_one(request.adapter), request.prompt, output[i], manner.sampling, 0);
+        const auto& [request, params] = asked[i];
+        expect_as_whole(model.with_one(request.adapter), request.prompt, output[i], params.sampling, 0);
       }
     }
   }
 }
 
 // One rank hears what is to be said, of texts that end by its own rule or are left; the other follows.
-TEST(Company, FollowersSayWhatTheLeaderSays) {
+TEST(Followers, FollowersSayWhatTheLeaderSays) {
   const Model model(small_shape());
   const inference::SchedulerOptions options{.kv_blocks = 9, .max_num_seqs = 4, .max_num_batched_tokens = 40};
   constexpr int64_t kLeft = 6;  // the text that is left while it is said, at one moment or another

@@ -76,7 +76,7 @@ void find_admissions(const schedule::PipelineSchedule& schedule, PipelineDraft& 
       auto next = lane.holding.begin();
       for (; lane.used_tokens + tokens(u) > draft.load.credit_tokens; ++next) {
         SLUICE_ASSERT(next != lane.holding.end(),
-                      text("unit ", u, " exceeds the credit of pipeline ", draft.pipeline));
+                      text("micro-batch ", u, " exceeds the credit of pipeline ", draft.pipeline));
         lane.used_tokens -= tokens(*next);
         if (std::find(after.begin(), after.end(), *next) == after.end()) after.push_back(*next);
       }

@@ -49,7 +49,7 @@ class Lowering {
 
  private:
   // The nodes of one micro-batch on one stage: its parts in execution order.
-  struct UnitCells {
+  struct MicroBatchCells {
     std::vector<int> forward;
     std::vector<int> backward;  // fused or input gradient
     std::vector<int> weight;    // weight gradient, when not fused
@@ -71,14 +71,14 @@ class Lowering {
   int64_t attention_ns(const PipelineDraft& draft, const DraftCell& cell) const;
   int add_cell(const PipelineDraft& draft, int stage, const DraftCell& cell);
   int add_transfer(const PipelineDraft& draft, NodeKind kind, int boundary, int micro_batch, int producer);
-  std::vector<UnitCells> add_stage(const PipelineDraft& draft, int stage);
+  std::vector<MicroBatchCells> add_stage(const PipelineDraft& draft, int stage);
   void chain_lane(const PipelineDraft& draft, const DraftStage& stage, const std::vector<int>& order,
                   int first_node);
   void hang_pushes(const PipelineDraft& draft, const DraftStage& stage, const std::vector<int>& order,
                    int first_node, int sums_behind);
-  void connect_stages(const PipelineDraft& draft, const std::vector<std::vector<UnitCells>>& cells);
-  void admit(const PipelineDraft& draft, const std::vector<std::vector<UnitCells>>& cells);
-  void add_copies(const PipelineDraft& draft, int stage, size_t micro_batch, const UnitCells& passes);
+  void connect_stages(const PipelineDraft& draft, const std::vector<std::vector<MicroBatchCells>>& cells);
+  void admit(const PipelineDraft& draft, const std::vector<std::vector<MicroBatchCells>>& cells);
+  void add_copies(const PipelineDraft& draft, int stage, size_t micro_batch, const MicroBatchCells& passes);
   int add_copy(const PipelineDraft& draft, NodeKind kind, int micro_batch, int like);
   int part_with(const std::vector<int>& parts, int64_t position) const;
 
@@ -200,11 +200,11 @@ int Lowering::add_transfer(const PipelineDraft& draft, NodeKind kind, int bounda
 }
 
 // The cells of a stage become nodes with consecutive ids, chained lane by lane.
-std::vector<Lowering::UnitCells> Lowering::add_stage(const PipelineDraft& draft, int stage) {
+std::vector<Lowering::MicroBatchCells> Lowering::add_stage(const PipelineDraft& draft, int stage) {
   const DraftStage& drafted = draft.stages[static_cast<size_t>(stage)];
   const int first_node = static_cast<int>(graph_.nodes.size());
   for (const DraftCell& cell : drafted.cells) add_cell(draft, stage, cell);
-  std::vector<UnitCells> by_micro_batch(draft.load.micro_batches.size());
+  std::vector<MicroBatchCells> by_micro_batch(draft.load.micro_batches.size());
   const int sums_behind =
       strategy::fsdp_runs(draft.place(), stage, links_.topology).behind(draft.place().scheme.fsdp);
   for (const std::vector<int>& order : drafted.order) {
@@ -212,7 +212,7 @@ std::vector<Lowering::UnitCells> Lowering::add_stage(const PipelineDraft& draft,
     if (purpose_ == Purpose::kTrain) hang_pushes(draft, drafted, order, first_node, sums_behind);
     for (const int c : order) {
       const DraftCell& cell = drafted.cells[static_cast<size_t>(c)];
-      UnitCells& micro_batch = by_micro_batch[static_cast<size_t>(cell.pass)];
+      MicroBatchCells& micro_batch = by_micro_batch[static_cast<size_t>(cell.pass)];
       std::vector<int>& parts = cell.kind == CellKind::kForward          ? micro_batch.forward
                                 : cell.kind == CellKind::kBackwardWeight ? micro_batch.weight
                                                                          : micro_batch.backward;
@@ -281,13 +281,14 @@ void Lowering::hang_pushes(const PipelineDraft& draft, const DraftStage& stage, 
 
 // Fills the Communicate slots between stages. On lanes a transfer of a tied micro-batch may have to wait for
 // one of them; the ones behind it keep their order, which the cells above rely on.
-void Lowering::connect_stages(const PipelineDraft& draft, const std::vector<std::vector<UnitCells>>& cells) {
+void Lowering::connect_stages(const PipelineDraft& draft,
+                              const std::vector<std::vector<MicroBatchCells>>& cells) {
   const size_t first = graph_.nodes.size();
   for (size_t u = 0; u < draft.load.micro_batches.size();
        ++u) {  // ids ascend by micro-batch: older ones win ties
     for (int boundary = 0; boundary + 1 < draft.load.stages; ++boundary) {
-      const UnitCells& below = cells[static_cast<size_t>(boundary)][u];
-      const UnitCells& above = cells[static_cast<size_t>(boundary) + 1][u];
+      const MicroBatchCells& below = cells[static_cast<size_t>(boundary)][u];
+      const MicroBatchCells& above = cells[static_cast<size_t>(boundary) + 1][u];
       const int micro_batch = static_cast<int>(u);
       depend(above.forward.front(),
              add_transfer(draft, NodeKind::kSendActivation, boundary, micro_batch, below.forward.back()));
@@ -310,11 +311,11 @@ void Lowering::connect_stages(const PipelineDraft& draft, const std::vector<std:
 
 // On stage 0 itself the lane's own order says it already. Stages without a backward are done with a
 // micro-batch before others are; where none has one, the last is done with its forward.
-void Lowering::admit(const PipelineDraft& draft, const std::vector<std::vector<UnitCells>>& cells) {
+void Lowering::admit(const PipelineDraft& draft, const std::vector<std::vector<MicroBatchCells>>& cells) {
   for (size_t u = 0; u < draft.admitted_after.size(); ++u) {
     for (const int before : draft.admitted_after[u]) {
       for (size_t stage = 1; stage < cells.size(); ++stage) {
-        const UnitCells& released = cells[stage][static_cast<size_t>(before)];
+        const MicroBatchCells& released = cells[stage][static_cast<size_t>(before)];
         const bool forward_alone = released.backward.empty();
         if (forward_alone && stage + 1 < cells.size()) continue;
         const std::vector<int>& last = forward_alone             ? released.forward
@@ -351,7 +352,8 @@ int Lowering::add_copy(const PipelineDraft& draft, NodeKind kind, int micro_batc
 
 // Two buffers: a layer's forward waits until the layer two before has left, a layer comes back when the one
 // two behind is done with. The last two never leave.
-void Lowering::add_copies(const PipelineDraft& draft, int stage, size_t micro_batch, const UnitCells& cells) {
+void Lowering::add_copies(const PipelineDraft& draft, int stage, size_t micro_batch,
+                          const MicroBatchCells& cells) {
   const base::Interval blocks =
       program_.blocks_in(program_.walked_back(cost_.stage_run(draft.place().scheme, stage)));
   for (int64_t block = blocks.begin; block + cost::kLayersThatStay < blocks.end; ++block) {
@@ -375,7 +377,7 @@ void Lowering::add_pipeline(const PipelineDraft& draft) {
     number_.push_back(on_lane[static_cast<size_t>(pass.first_lane)]);
     for (int lane = pass.first_lane; lane < pass.end_lane(); ++lane) ++on_lane[static_cast<size_t>(lane)];
   }
-  std::vector<std::vector<UnitCells>> cells;
+  std::vector<std::vector<MicroBatchCells>> cells;
   for (int stage = 0; stage < draft.load.stages; ++stage) cells.push_back(add_stage(draft, stage));
   for (int stage = 0; purpose_ == Purpose::kTrain && stage < draft.load.stages; ++stage) {
     for (size_t micro_batch = 0; micro_batch < draft.load.micro_batches.size(); ++micro_batch) {

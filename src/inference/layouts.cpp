@@ -33,7 +33,7 @@ std::vector<RequestLengths> dealt(std::span<const RequestLengths> load, int pipe
 std::string lanes_fault(const strategy::Scheme& scheme) {
   if (scheme.fsdp == 1 || scheme.ep > 1) return "";
   return base::text(to_text(scheme), " has ", scheme.cp,
-                    " lanes, which share parameters: texts are said by lanes that have them each, as <",
+                    " lanes, which share parameters: generation needs lanes that each have all parameters, as <",
                     scheme.tp, ",", scheme.pp, ",", scheme.cp, "> does, or that divide experts alone, as <",
                     scheme.tp, ",", scheme.pp, ",", scheme.cp, ",", scheme.cp, ",", scheme.cp, "> does");
 }

@@ -63,8 +63,8 @@ LayerContext layer_context(const model::Shape& shape, const TensorParallel& para
   const std::string fault = model::tp_fault(shape, parallel.tp);
   if (!fault.empty()) throw base::InputError(base::text("[layers] ", fault));
   if (shape.positions > 0 && positions > shape.positions) {
-    throw base::InputError(base::text("texts have up to ", positions, " tokens, but the model has learnt ",
-                                      shape.positions, " positions: lower the context length"));
+    throw base::InputError(base::text("sequences have up to ", positions, " tokens, but the model has ",
+                                      shape.positions, " trained positions: lower the context length"));
   }
   const auto tables = std::make_shared<RotaryTables>();
   for (const auto& [rope, width] : ropes_of(model::Program(shape))) {

@@ -177,7 +177,7 @@ RowLayout row_layout(const std::vector<PieceSpan>& pieces, int tp, const at::Dev
                      const Reach& reach) {
   for (const PieceSpan& piece : pieces) {
     SLUICE_ASSERT(piece.shared < 0 && (piece.begin == 0 || piece.branch),
-                  "a piece of a unit of several lanes on one lane");
+                  "a piece of a micro-batch of several lanes on one lane");
   }
   RowLayout layout = rows_of(pieces, tp, device);
   attend_alone(pieces, reach, device, layout);

@@ -15,7 +15,7 @@ comm::DType wire_type(const at::Tensor& tensor) {
     case at::kBFloat16: return comm::DType::kBFloat16;
     default: break;
   }
-  SLUICE_ASSERT(false, base::text("no wire type for ", at::toString(tensor.scalar_type())));
+  SLUICE_ASSERT(false, base::text("no communication type for ", at::toString(tensor.scalar_type())));
 }
 
 at::Tensor empty_with_rows(const at::Tensor& like, int64_t rows) {

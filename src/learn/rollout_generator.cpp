@@ -121,11 +121,9 @@ void RolloutGenerator::tell_faults(std::span<const rl::Verdict> verdicts) const 
                          " (rl.on_bad_reward): ", first->fault));
 }
 
-std::vector<std::vector<Response>> RolloutGenerator::say_own(std::span<const std::vector<int32_t>> prompts,
-                                                             std::span<const uint64_t> numbers, int samples,
-                                                             int64_t most_tokens,
-                                                             SamplingMode sampling_params,
-                                                             const Ended& ended) {
+std::vector<std::vector<Response>> RolloutGenerator::generate_own(
+    std::span<const std::vector<int32_t>> prompts, std::span<const uint64_t> numbers, int samples,
+    int64_t most_tokens, SamplingMode sampling_params, const Ended& ended) {
   const config::RunConfig& config = run_.config();
   const strategy::Place place = strategy::places(
       run_.rollout_strategy().strategy(), run_.control().world_size())[static_cast<size_t>(run_.rank())];
@@ -214,9 +212,9 @@ std::vector<std::vector<Response>> RolloutGenerator::generate(std::span<const st
                                                               std::span<const uint64_t> numbers, int samples,
                                                               int64_t most_tokens,
                                                               SamplingMode sampling_params) {
-  const auto saying = run_.activity().own("saying texts");
+  const auto activity = run_.activity().own("generating samples");
   std::vector<std::vector<Response>> responses =
-      say_own(prompts, numbers, samples, most_tokens, sampling_params);
+      generate_own(prompts, numbers, samples, most_tokens, sampling_params);
   run_.engine().release();
   share(responses);
   return responses;
@@ -226,23 +224,23 @@ void RolloutGenerator::choose_layout(std::span<const std::vector<int32_t>> promp
   std::vector<int64_t> lengths;
   for (const std::vector<int32_t>& prompt : prompts) lengths.push_back(std::ssize(prompt));
   const std::optional<inference::GenerationLayout> layout =
-      run_.rollout_strategy().choose_for(lengths, said_before_);
+      run_.rollout_strategy().choose_for(lengths, earlier_lengths_);
   times_.predicted_ns = layout ? std::optional(layout->ns()) : std::nullopt;
 }
 
 void RolloutGenerator::remember_lengths(const std::vector<std::vector<Response>>& responses) {
-  said_before_.clear();
+  earlier_lengths_.clear();
   for (const std::vector<Response>& of_question : responses) {
-    std::vector<int64_t>& said = said_before_.emplace_back();
-    for (const Response& response : of_question) said.push_back(std::ssize(response.tokens));
+    std::vector<int64_t>& lengths = earlier_lengths_.emplace_back();
+    for (const Response& response : of_question) lengths.push_back(std::ssize(response.tokens));
   }
 }
 
 std::vector<Response> RolloutGenerator::respond(std::span<const std::vector<int32_t>> prompts,
                                                 std::span<const uint64_t> numbers) {
   choose_layout(prompts);
-  const std::vector<std::vector<Response>> responses = generate(
-      prompts, numbers, 1, run_.config().rl.max_completion_length, SamplingMode::kSampled);
+  const std::vector<std::vector<Response>> responses =
+      generate(prompts, numbers, 1, run_.config().rl.max_completion_length, SamplingMode::kSampled);
   remember_lengths(responses);
   std::vector<Response> only;
   for (const std::vector<Response>& of_prompt : responses) only.push_back(of_prompt.front());
@@ -261,22 +259,22 @@ std::vector<std::vector<Response>> RolloutGenerator::generate_and_score(std::spa
   std::vector<std::pair<size_t, int>> rewarded;  // in the order of the queue
   std::map<size_t, rl::RewardInput> asked;       // by question, without a response
   {
-    const auto saying = run_.activity().own("saying responses");
-    responses = say_own(prompts, numbers, samples, run_.config().rl.max_completion_length, sampling_params,
-                        [&](size_t question, int sample, const Response& response) {
-                          const auto [known, added] = asked.try_emplace(question);
-                          if (added) {
-                            const auto& [prompt, reference] = questions[question];
-                            known->second = {text_of(prompt), "", text_of(reference, prompt)};
-                          }
-                          rl::RewardInput answer = known->second;
-                          answer.response = text_of(response.tokens, questions[question].tokens);
-                          rewards.add(std::move(answer));
-                          rewarded.emplace_back(question, sample);
-                        });
+    const auto activity = run_.activity().own("generating responses");
+    responses = generate_own(prompts, numbers, samples, run_.config().rl.max_completion_length,
+                             sampling_params, [&](size_t question, int sample, const Response& response) {
+                               const auto [known, added] = asked.try_emplace(question);
+                               if (added) {
+                                 const auto& [prompt, reference] = questions[question];
+                                 known->second = {text_of(prompt), "", text_of(reference, prompt)};
+                               }
+                               rl::RewardInput answer = known->second;
+                               answer.response = text_of(response.tokens, questions[question].tokens);
+                               rewards.add(std::move(answer));
+                               rewarded.emplace_back(question, sample);
+                             });
     run_.engine().release();
   }
-  const int64_t said_ns = base::now_ns();
+  const int64_t generated_ns = base::now_ns();
   run_.control().together("rewarding responses", [&] {
     const std::vector<rl::Verdict> found = rewards.finish();
     tell_faults(found);
@@ -287,7 +285,7 @@ std::vector<std::vector<Response>> RolloutGenerator::generate_and_score(std::spa
       response.faulty = !found[i].fault.empty();
     }
   });
-  times_.reward_ns = base::now_ns() - said_ns;
+  times_.reward_ns = base::now_ns() - generated_ns;
   share(responses);
   times_.reward_ns -= base::now_ns();
   if (learnt_rewards_) {

@@ -23,9 +23,9 @@ namespace sluice::learn {
 
 struct RolloutTimes {
   int64_t pull_ns = 0;
-  int64_t generation_ns = 0;            // of the slowest rank
-  int64_t reward_ns = 0;                // likewise, that rewards took longer
-  int64_t tokens = 0;                   // of all responses
+  int64_t generation_ns = 0;  // of the slowest rank
+  int64_t reward_ns = 0;      // likewise, that rewards took longer
+  int64_t tokens = 0;         // of all responses
   std::optional<report::ActRecord> learnt_rewards = std::nullopt;
   std::optional<int64_t> predicted_ns;  // of pulling and speaking; none: not known
 };
@@ -61,19 +61,19 @@ class RolloutGenerator {
   const RolloutTimes& times() const { return times_; }  // of the last rollout
   // How many tokens the responses of the last sampled rollout had, by question; by them the next one's
   // layout is chosen. A run that is resumed gives those from before.
-  const std::vector<std::vector<int64_t>>& previous_response_lengths() const { return said_before_; }
-  void set_previous_response_lengths(std::vector<std::vector<int64_t>> said) {
-    said_before_ = std::move(said);
+  const std::vector<std::vector<int64_t>>& previous_response_lengths() const { return earlier_lengths_; }
+  void set_previous_response_lengths(std::vector<std::vector<int64_t>> lengths) {
+    earlier_lengths_ = std::move(lengths);
   }
 
  private:
   // Called with each response when it has ended, by the rank that tells, and the prompt's number.
   using Ended = std::function<void(size_t prompt, int sample, const Response& response)>;
   // Of its pipeline's share of the prompts; of others none, and on all but the pipeline's first rank none.
-  std::vector<std::vector<Response>> say_own(std::span<const std::vector<int32_t>> prompts,
-                                             std::span<const uint64_t> numbers, int samples,
-                                             int64_t most_tokens, SamplingMode sampling_params,
-                                             const Ended& ended = {});
+  std::vector<std::vector<Response>> generate_own(std::span<const std::vector<int32_t>> prompts,
+                                                  std::span<const uint64_t> numbers, int samples,
+                                                  int64_t most_tokens, SamplingMode sampling_params,
+                                                  const Ended& ended = {});
   // The layout of a rollout to such prompts; keeps what it is predicted to take.
   void choose_layout(std::span<const std::vector<int32_t>> prompts);
   void remember_lengths(const std::vector<std::vector<Response>>& responses);
@@ -87,7 +87,7 @@ class RolloutGenerator {
   std::unique_ptr<rl::Reward> reward_;
   std::unique_ptr<LearntRewards> learnt_rewards_;  // null: none is configured
   std::vector<int64_t> end_tokens_;
-  std::vector<std::vector<int64_t>> said_before_;
+  std::vector<std::vector<int64_t>> earlier_lengths_;
   RolloutTimes times_;
 };
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kDocuments = 3;      // whose beginnings are prompts
 constexpr int64_t kPromptTokens = 16;  // of those
-constexpr int64_t kSaidTokens = 64;
+constexpr int64_t kSampleTokens = 64;
 
 // The first documents' beginnings.
 std::vector<std::vector<int32_t>> beginnings(const corpus::Blend& blend) {
@@ -49,13 +49,13 @@ bool Samples::due(int64_t steps_done, bool last) const {
 
 void Samples::log(int64_t after_step) {
   const std::vector<uint64_t> numbers(prompts_.size(), 0);
-  const auto said =
-      generator_.generate(prompts_, numbers, 1, kSaidTokens, RolloutGenerator::SamplingMode::kGreedy);
+  const auto outputs =
+      generator_.generate(prompts_, numbers, 1, kSampleTokens, RolloutGenerator::SamplingMode::kGreedy);
   if (run_.rank() != 0) return;
   for (size_t i = 0; i < prompts_.size(); ++i) {
-    base::log_info(base::text("step ", after_step, " says  ",
+    base::log_info(base::text("after step ", after_step, ": sample  ",
                               base::printable(generator_.text_of(prompts_[i])), " | ",
-                              base::printable(generator_.text_of(said[i].front().tokens, prompts_[i]))));
+                              base::printable(generator_.text_of(outputs[i].front().tokens, prompts_[i]))));
   }
 }
 

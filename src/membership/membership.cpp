@@ -89,10 +89,10 @@ std::vector<std::string> differing_copies(std::span<const std::vector<HeldSnapsh
     for (const HeldSnapshot& slices : member) {
       const auto found = own.find({{slices.step, slices.membership}, slices.rank});
       if (slices.own || found == own.end() || found->second == slices.hash) continue;
-      lines.push_back(base::text(
-          "rank ", slices.rank, " of membership ", slices.membership, " has other slices after ", slices.step,
-          " steps (", base::hash_text(found->second), ") than its buddy's copy of them (",
-          base::hash_text(slices.hash), "): memory, a processor or the network is at fault"));
+      lines.push_back(
+          base::text("rank ", slices.rank, " of membership ", slices.membership, " has other slices after ",
+                     slices.step, " steps (", base::hash_text(found->second), ") than the replica of them (",
+                     base::hash_text(slices.hash), "): memory, a processor or the network is at fault"));
     }
   }
   return lines;

@@ -191,8 +191,8 @@ void TestWorld::require_nothing_lost(const Membership& next) {
   const Membership& then = begun_.at(whole_epoch_);
   for (int rank = 0; rank < then.ranks(); ++rank) {
     const MemberId own = then.members[static_cast<size_t>(rank)].id;
-    const MemberId buddy = then.members[static_cast<size_t>((rank + 1) % then.ranks())].id;
-    if (next.rank_of(own) < 0 && next.rank_of(buddy) < 0) {
+    const MemberId replica_holder = then.members[static_cast<size_t>((rank + 1) % then.ranks())].id;
+    if (next.rank_of(own) < 0 && next.rank_of(replica_holder) < 0) {
       whole_step_ = -1;
       return;
     }
@@ -207,12 +207,12 @@ void TestWorld::seal(int64_t number, int64_t step, int rank) {
   const Membership& epoch = begun_.at(number);
   const int ranks = epoch.ranks();
   Node& node = *node_of(epoch.members[static_cast<size_t>(rank)].id);
-  const Node& buddy = *node_of(epoch.members[static_cast<size_t>((rank + ranks - 1) % ranks)].id);
+  const Node& replica_holder = *node_of(epoch.members[static_cast<size_t>((rank + ranks - 1) % ranks)].id);
   const auto at_work = [&](const Node& one) {
     return one.alive && one.working && one.agent->membership().number == number;
   };
-  if (!at_work(node) || !at_work(buddy)) return;
-  if (!reaches(buddy, node)) {  // the network may come back before anybody gives up
+  if (!at_work(node) || !at_work(replica_holder)) return;
+  if (!reaches(replica_holder, node)) {  // the network may come back before anybody gives up
     return at(now_ns_ + kSecondNs, [this, number, step, rank] { seal(number, step, rank); });
   }
   HeldSnapshot own{.step = step, .membership = number, .ranks = ranks, .rank = rank, .own = true};

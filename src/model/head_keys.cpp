@@ -35,8 +35,8 @@ HeadLabels head_labels(const Json& config, int64_t numbers) {
 Pooling usual_pooling(const Shape& shape, HeadKind kind) {
   if (!is_encoder(family_of(shape))) return Pooling::kLast;
   if (kind == HeadKind::kRows) return Pooling::kMean;
-  const Json* const said = shape.config.json ? base::find(*shape.config.json, pooling_key(kind)) : nullptr;
-  return said != nullptr && *said == name_of(Pooling::kMean) ? Pooling::kMean : Pooling::kCls;
+  const Json* const found = shape.config.json ? base::find(*shape.config.json, pooling_key(kind)) : nullptr;
+  return found != nullptr && *found == name_of(Pooling::kMean) ? Pooling::kMean : Pooling::kCls;
 }
 
 Shape with_head(const Shape& shape, const HeadStyle& head, const HeadLabels& labels) {

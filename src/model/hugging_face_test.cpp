@@ -518,7 +518,7 @@ TEST(ShapeFromHuggingFace, WindowsAndTypesThatAreNoneNameThemselves) {
                                                   "computes only full_attention or sliding_attention")));
   Json without = qwen_config("qwen3");
   without["layer_types"] = {"full_attention", "sliding_attention", "full_attention"};
-  EXPECT_THAT([&] { read(without); }, ThrowsMessage<InputError>(HasSubstr("its width is not said")));
+  EXPECT_THAT([&] { read(without); }, ThrowsMessage<InputError>(HasSubstr("its width is missing")));
 }
 
 TEST(ShapeFromHuggingFace, Gemma2AlternatesAndCaps) {

@@ -143,12 +143,12 @@ void validate_blocks(const Shape& shape) {
   if (shape.window != 0) base::require_in_range("model: window", shape.window, kShapeRanges.window);
   if (shape.block_types.empty()) return;
   if (static_cast<int64_t>(shape.block_types.size()) != shape.layers) {
-    throw InputError(text("model: types are said of ", shape.block_types.size(), " layers of ", shape.layers,
+    throw InputError(text("model: there are types of ", shape.block_types.size(), " layers of ", shape.layers,
                           ": say them of each"));
   }
   const bool windowed = std::ranges::any_of(shape.block_types, &BlockType::windowed);
   if (windowed && shape.window == 0) {
-    throw InputError("model: layers attend through a window, but its width is not said: give one");
+    throw InputError("model: layers attend through a window, but its width is missing: give one");
   }
 }
 

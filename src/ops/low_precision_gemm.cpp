@@ -260,7 +260,7 @@ at::Tensor wide_product(GemmFormat format, const at::Tensor& left_MK, const at::
     case GemmFormat::kFloat8: return float8_product(left_MK, right_NK);
     case GemmFormat::kAsComputed: break;
   }
-  SLUICE_ASSERT(false, "a narrow product of what is computed as the run does");
+  SLUICE_ASSERT(false, "no low-precision product for a format that computes as the run does");
 }
 
 }  // namespace

@@ -111,18 +111,18 @@ std::vector<MicroBatchImprover::Spot> MicroBatchImprover::spots() const {
 }
 
 MicroBatchSequence MicroBatchImprover::sequence(const Spot& spot) const {
-  return list_of(best_->micro_batches[static_cast<size_t>(spot.unit)],
+  return list_of(best_->micro_batches[static_cast<size_t>(spot.micro_batch)],
                  spot.own)[static_cast<size_t>(spot.at)];
 }
 
 bool MicroBatchImprover::take(std::vector<PipelineMicroBatch>& micro_batches, const Spot& spot) {
-  PipelineMicroBatch& micro_batch = micro_batches[static_cast<size_t>(spot.unit)];
+  PipelineMicroBatch& micro_batch = micro_batches[static_cast<size_t>(spot.micro_batch)];
   std::vector<MicroBatchSequence>& list = list_of(micro_batch, spot.own);
   list.erase(list.begin() + spot.at);
   drop_empty_lists(micro_batch);
   if (!micro_batch.sequences.empty()) return true;
   if (!micro_batch.own.empty()) return false;
-  micro_batches.erase(micro_batches.begin() + spot.unit);
+  micro_batches.erase(micro_batches.begin() + spot.micro_batch);
   return true;
 }
 
@@ -165,10 +165,10 @@ bool MicroBatchImprover::exchange_sequences() {
   for (size_t i = 0; i < all.size() && !spent(); ++i) {
     for (size_t j = i + 1; j < all.size() && !spent(); ++j) {
       const Spot &a = all[i], &b = all[j];
-      if (a.unit == b.unit && a.own == b.own) continue;
+      if (a.micro_batch == b.micro_batch && a.own == b.own) continue;
       std::vector<PipelineMicroBatch> next = best_->micro_batches;
-      PipelineMicroBatch &micro_batch_a = next[static_cast<size_t>(a.unit)],
-                         &micro_batch_b = next[static_cast<size_t>(b.unit)];
+      PipelineMicroBatch &micro_batch_a = next[static_cast<size_t>(a.micro_batch)],
+                         &micro_batch_b = next[static_cast<size_t>(b.micro_batch)];
       std::swap(list_of(micro_batch_a, a.own)[static_cast<size_t>(a.at)],
                 list_of(micro_batch_b, b.own)[static_cast<size_t>(b.at)]);
       if (fits(micro_batch_a) && fits(micro_batch_b)) improved |= consider(std::move(next));

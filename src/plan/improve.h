@@ -28,7 +28,7 @@ class MicroBatchImprover {
  private:
   // Where a micro-batch has a sequence: shared, or whole on its lane `own`.
   struct Spot {
-    int unit = 0;
+    int micro_batch = 0;
     int own = -1;
     int at = 0;  // index in that list
   };

@@ -34,9 +34,9 @@ bool says_the_same(const RewardInput& answer) {
 }
 
 bool says_the_number(const RewardInput& answer) {
-  const std::optional<Number> said = last_number(answer.response);
+  const std::optional<Number> given = last_number(answer.response);
   const std::optional<Number> right = last_number(answer.ground_truth);
-  return said && right && *said == *right;
+  return given && right && *given == *right;
 }
 
 // Of a function that a child process runs (tools/rewards.py), which ends it in time. A child that does not
@@ -196,8 +196,9 @@ std::unique_ptr<Reward> one_reward(const std::string& name, const RewardOptions&
     return std::make_unique<PythonReward>(
         std::vector<std::string>{rest.substr(0, last), rest.substr(last + 1), timeout, load}, name, options);
   }
-  throw base::InputError(text("[config] rl.reward names ", "\"", name, "\"",
-                              ": give exact, number, regex:PATTERN, python:FILE.py:FUNCTION or model:FOLDER"));
+  throw base::InputError(
+      text("[config] rl.reward names ", "\"", name, "\"",
+           ": give exact, number, regex:PATTERN, python:FILE.py:FUNCTION or model:FOLDER"));
 }
 
 }  // namespace

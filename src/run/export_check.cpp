@@ -165,8 +165,8 @@ void check_companions(const fs::path& folder, const std::vector<Companion>& expe
   if (!run) return;
   for (const corpus::TurnEnd& end : learnt_turn_ends(run->data)) {
     if (std::ranges::find(check.end_tokens, end.id) == check.end_tokens.end())
-      differs(folder,
-              text("learnt turns end with ", end.text, " (", end.id, "), which is none of its end tokens"));
+      differs(folder, text("messages with a loss end with ", end.text, " (", end.id,
+                           "), which is none of its end tokens"));
   }
 }
 

@@ -227,7 +227,7 @@ std::vector<corpus::TurnEnd> learnt_turn_ends(const config::DataConfig& data,
 void add_learnt_turns(const config::DataConfig& data, const corpus::IndexedOptions& places,
                       std::vector<Companion>& companions) {
   add_templates(common_templates(masked_corpora(data, places), places), companions);
-  add_ends(learnt_turn_ends(data, places), "learnt turns", companions);
+  add_ends(learnt_turn_ends(data, places), "messages with a loss", companions);
   // A model whose files list no end goes by the tokenizer's.
   if (!end_tokens_in(companions).empty()) add_ends(document_ends(data, places), "documents", companions);
 }

@@ -219,8 +219,8 @@ void Resumed::read_configuration(const std::string& name) {
     config_ = config::parse_config(state_.config, name, {}, config::Origin::kRun);
   } catch (const base::InputError& error) {
     if (rank() != 0) return;
-    base::log_warning(text(
-        "what changed since then cannot be said, and what \"auto\" came to is asked anew: ", error.what()));
+    base::log_warning(
+        text("the changes since then are not known, and \"auto\" is decided anew: ", error.what()));
   }
 }
 

@@ -10,27 +10,27 @@ namespace sluice::run {
 RolloutStrategy::RolloutStrategy(Planning& planning, int world_size)
     : planning_(planning),
       world_size_(world_size),
-      saying_(session::rollout_schemes_of(planning.config(), planning.cost(), world_size)) {
+      generation_(session::rollout_schemes_of(planning.config(), planning.cost(), world_size)) {
   const std::string& asked = planning.config().parallel.rollout_strategy;
   if (!asked.empty()) {
     candidates_ = {
         parse_rollout_strategy(asked, planning.table().shape, world_size, "[config] rl.rollout_strategy")};
     const std::vector<strategy::Pipeline>& pipelines = candidates_.front().pipelines;
-    saying_.schemes.clear();  // nothing is left to choose; what different pipelines take is not known
+    generation_.schemes.clear();  // nothing is left to choose; what different pipelines take is not known
     if (std::ranges::all_of(pipelines,
                             [&](const auto& each) { return each.scheme == pipelines.front().scheme; }))
-      saying_.schemes = {pipelines.front().scheme};
+      generation_.schemes = {pipelines.front().scheme};
   } else {
-    for (const strategy::Scheme& scheme : saying_.schemes)
+    for (const strategy::Scheme& scheme : generation_.schemes)
       candidates_.push_back(inference::GenerationLayout{scheme, world_size / scheme.ranks()}.strategy());
   }
   strategy_ = candidates_.front();
 }
 
 std::optional<inference::GenerationLayout> RolloutStrategy::choose_for(
-    std::span<const int64_t> prompts, const std::vector<std::vector<int64_t>>& said_before) {
-  const std::optional<inference::GenerationLayout> best =
-      saying_.best_for(planning_.cost(), session::expected_load(planning_.config(), prompts, said_before));
+    std::span<const int64_t> prompts, const std::vector<std::vector<int64_t>>& earlier_lengths) {
+  const std::optional<inference::GenerationLayout> best = generation_.best_for(
+      planning_.cost(), session::expected_load(planning_.config(), prompts, earlier_lengths));
   if (best) strategy_ = best->strategy();
   return best;
 }

@@ -24,15 +24,15 @@ class RolloutStrategy {
 
   // From now on that which says a rollout of such prompts soonest, if responses are as those before; what it
   // takes, where that is known. The same on every rank.
-  std::optional<inference::GenerationLayout> choose_for(std::span<const int64_t> prompts,
-                                                        const std::vector<std::vector<int64_t>>& said_before);
+  std::optional<inference::GenerationLayout> choose_for(
+      std::span<const int64_t> prompts, const std::vector<std::vector<int64_t>>& earlier_lengths);
   // Collective: this rank's part of the model under that, until engine.release().
   generate::ModelShard model_shard(runtime::Engine& engine) const;
 
  private:
   Planning& planning_;
   int world_size_;
-  session::RolloutSchemes saying_;  // schemes to choose from
+  session::RolloutSchemes generation_;  // schemes to choose from
   std::vector<strategy::Strategy> candidates_;
   strategy::Strategy strategy_;
 };

@@ -37,7 +37,7 @@ void RunContext::open() {
   open_engine();
   reference_.emplace(config(), engine_->store(), control());
   open_parameters(config(), *start_, *reference_, engine_->store(), control());
-  open_buddies();
+  open_replicas();
 }
 
 namespace {
@@ -101,7 +101,7 @@ void RunContext::open_engine() {
   engine_->store().set_parameter_groups(model::parameter_group_runs(table, groups));
 }
 
-void RunContext::open_buddies() {
+void RunContext::open_replicas() {
   const std::optional<survive::WorkerContext>& worker_context = start_->resumed().worker_context();
   // A critic's state is in checkpoints alone.
   const bool has_critic = config().rl.algorithm == config::RlAlgorithm::kPpo;
@@ -116,7 +116,7 @@ void RunContext::open_buddies() {
   const int fullest_node = std::ranges::max(control().gather(launch.local_size));
   if (fullest_node < launch.world_size) options.stride = fullest_node;
   const auto connecting = activity().shared("making the communicators");
-  replicas_ = std::make_unique<SnapshotReplicas>(peers_.transport().communicator("buddies", ranks),
+  replicas_ = std::make_unique<SnapshotReplicas>(peers_.transport().communicator("replicas", ranks),
                                                  engine_->store(), options);
 }
 

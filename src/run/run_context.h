@@ -53,7 +53,7 @@ class RunContext {
  private:
   void meet();
   void open_engine();
-  void open_buddies();
+  void open_replicas();
 
   const RunOptions options_;
   Peers peers_{options_};

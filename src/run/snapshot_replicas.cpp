@@ -177,16 +177,16 @@ void SnapshotReplicas::take(const std::string& text, int64_t step) {
   computed_ns_ = base::thread_time_ns();  // all that this thread does
 }
 
-// A rank's slices go to its buddy, with their hash.
+// A rank's slices go to its holder, with their hash.
 void SnapshotReplicas::exchange_copies(survive::Snapshot& snapshot, survive::SnapshotMemory::View& view) {
-  const int buddy = rank_at(options_.stride);
+  const int holder = rank_at(options_.stride);
   std::vector<comm::Message> messages{
-      comm::Message{.send = &snapshot.own_hash, .bytes = sizeof snapshot.own_hash, .peer = buddy},
+      comm::Message{.send = &snapshot.own_hash, .bytes = sizeof snapshot.own_hash, .peer = holder},
       comm::Message{
           .receive = &snapshot.copy_hash, .bytes = sizeof snapshot.copy_hash, .peer = snapshot.copied_rank}};
   // A rank may own nothing that is trained.
   if (snapshot.own_bytes > 0)
-    messages.push_back({.send = view.own(), .bytes = snapshot.own_bytes, .peer = buddy});
+    messages.push_back({.send = view.own(), .bytes = snapshot.own_bytes, .peer = holder});
   if (snapshot.copy_bytes > 0)
     messages.push_back({.receive = view.copy(), .bytes = snapshot.copy_bytes, .peer = snapshot.copied_rank});
   communicator_->exchange(messages)->wait();
@@ -213,13 +213,13 @@ int64_t SnapshotReplicas::sent_bytes() const {
 std::string snapshot_state(const survive::WorkerContext& worker_context) {
   const auto view = worker_context.memory->find(worker_context.membership.origin.step,
                                                 worker_context.membership.origin.membership);
-  SLUICE_ASSERT(view.has_value(), "a rank was said to hold a snapshot that it does not");
+  SLUICE_ASSERT(view.has_value(), "a rank does not hold the snapshot that it reported");
   return {view->text(), static_cast<size_t>(view->snapshot().text_bytes)};
 }
 
 namespace {
 
-// What this rank holds of the origin's slices, its own and its buddy's, and whether they are as they were
+// What this rank holds of the origin's slices, its own and its holder's, and whether they are as they were
 // sealed, the run's state with them. Each is read once, and only if asked for.
 class SealCheck {
  public:

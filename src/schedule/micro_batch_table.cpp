@@ -12,7 +12,7 @@ void MicroBatchTable::resize(int micro_batches) {
 
 void MicroBatchTable::append(const TimedMicroBatch& micro_batch) {
   SLUICE_ASSERT(micro_batch.forward_ns.size() == static_cast<size_t>(stages_),
-                base::text("a unit of ", micro_batch.forward_ns.size(), " stages"));
+                base::text("a micro-batch of ", micro_batch.forward_ns.size(), " stages"));
   resize(micro_batches() + 1);
   head(micro_batches() - 1) = {micro_batch.first_lane, micro_batch.lanes, micro_batch.fused,
                                micro_batch.first_backward_stage, micro_batch.credit()};

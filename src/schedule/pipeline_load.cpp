@@ -20,8 +20,8 @@ using strategy::PipelinePlan;
 // What a micro-batch has on its lanes, and what its fullest lane shares with the others. Causal cutting gives
 // every lane the same share of a sequence's attention, so that only whole sequences, which are their lane's
 // alone, make lanes differ by more than tokens.
-struct UnitWork {
-  UnitWork(const strategy::PipelineMicroBatch& micro_batch, int64_t window) {
+struct MicroBatchWork {
+  MicroBatchWork(const strategy::PipelineMicroBatch& micro_batch, int64_t window) {
     for (const strategy::MicroBatchSequence& sequence : micro_batch.sequences)
       shared += cost::Work::of_lane(0, sequence, micro_batch.lanes, window);
     if (micro_batch.own.empty()) {
@@ -107,7 +107,7 @@ TimedMicroBatch MicroBatchTimes::of(std::span<const cost::Work> lanes, int first
 }
 
 TimedMicroBatch MicroBatchTimes::of(const strategy::PipelineMicroBatch& micro_batch) const {
-  const UnitWork work(micro_batch, cost_.window());
+  const MicroBatchWork work(micro_batch, cost_.window());
   return of(work.lanes, work.shared, {micro_batch.first_lane, micro_batch.end_lane()},
             {micro_batch.exchange, micro_batch.nested_lanes});
 }
@@ -171,7 +171,7 @@ MicroBatchTimes::Slowest MicroBatchTimes::slowest_of(const PipelinePlan& plan, c
 
 std::vector<cost::FsdpOperations> MicroBatchTimes::operations_of(const Slowest& slowest, CellKind kind,
                                                                  size_t stage) const {
-  const UnitWork work(slowest.unit, cost_.window());
+  const MicroBatchWork work(slowest.unit, cost_.window());
   return share_[stage].operations(kind, cost_.stage_run(scheme_, static_cast<int>(stage)), work.fullest(),
                                   slowest.compute_ns);
 }
@@ -251,7 +251,7 @@ cost::LanePlace MicroBatchTimes::place(size_t stage, int first_lane, int lanes) 
 
 void MicroBatchTimes::write(const strategy::PipelineMicroBatch& micro_batch,
                             const cost::ExchangeChoice& exchange, MicroBatchTable& table, int row) const {
-  const UnitWork work(micro_batch, cost_.window());
+  const MicroBatchWork work(micro_batch, cost_.window());
   const cost::Work fullest = work.fullest();
   write(fullest, table, row);
   MicroBatchTable::Head& head = table.head(row);
@@ -288,7 +288,7 @@ cost::ExchangeChoice MicroBatchTimes::cheapest_exchange(const strategy::Pipeline
     if (exchange_like_[s] != s) continue;
     stages.push_back({static_cast<int>(s), place(s, micro_batch.first_lane, micro_batch.lanes)});
   }
-  const UnitWork work(micro_batch, cost_.window());
+  const MicroBatchWork work(micro_batch, cost_.window());
   return exchanges_->cheapest(work.shared, work.fullest().tokens, stages, max_tokens);
 }
 

@@ -43,9 +43,9 @@ void Recurrence::read(const MicroBatchTable& table, std::span<const int> order, 
   micro_batches_.clear();
   for (const int row : order) {
     const MicroBatchTable::Head& head = table.head(row);
-    SLUICE_ASSERT(
-        head.first_lane >= 0 && head.lanes >= 1 && head.first_lane + head.lanes <= lanes,
-        base::text("unit ", row, " lies on lanes ", head.first_lane, " + ", head.lanes, " of ", lanes));
+    SLUICE_ASSERT(head.first_lane >= 0 && head.lanes >= 1 && head.first_lane + head.lanes <= lanes,
+                  base::text("micro-batch ", row, " lies on lanes ", head.first_lane, " + ", head.lanes,
+                             " of ", lanes));
     micro_batches_.push_back({.cells = table.row(row).data(),
                               .first_lane = head.first_lane,
                               .lanes = head.lanes,
@@ -109,8 +109,8 @@ int64_t Recurrence::run() {
   }
   for (size_t u = 0; u < micro_batches_.size(); ++u) {
     SLUICE_ASSERT(micro_batches_[u].tokens <= credit_tokens_,
-                  base::text("unit ", u, " takes ", micro_batches_[u].tokens, " tokens, a lane's credit is ",
-                             credit_tokens_));
+                  base::text("micro-batch ", u, " takes ", micro_batches_[u].tokens,
+                             " tokens, a lane's credit is ", credit_tokens_));
     for (int stage = 0; stage < stages_; ++stage) {
       for (Station& station : stations_of(stage, static_cast<int>(u)))
         station.remaining_ns += micro_batches_[u].cells[stage].all_ns();
@@ -189,7 +189,8 @@ void Recurrence::run_lanes(int first_lane, int end_lane) {
 bool Recurrence::admissible(int micro_batch) const {
   const Unit& of = at(micro_batch);
   for (int lane = of.first_lane; lane < of.first_lane + of.lanes; ++lane) {
-    if (micro_batch_of(lane, stations_[static_cast<size_t>(lane)].forwards_started) != micro_batch) return false;
+    if (micro_batch_of(lane, stations_[static_cast<size_t>(lane)].forwards_started) != micro_batch)
+      return false;
     if (used_tokens_[static_cast<size_t>(lane)] + of.tokens > credit_tokens_) return false;
   }
   return true;
@@ -231,7 +232,8 @@ Recurrence::Choice Recurrence::choose_of_rounds(Station& station) {
   for (; station.rounds_cells < cells.size(); ++station.rounds_cells) {
     const Cell& cell = cells[station.rounds_cells];
     const auto next = [&](int started) {  // -1: it has been, or its lane has none of that round
-      const int micro_batch = started < micro_batches_of(station.lane) ? micro_batch_of(station.lane, started) : -1;
+      const int micro_batch =
+          started < micro_batches_of(station.lane) ? micro_batch_of(station.lane, started) : -1;
       return micro_batch >= 0 && at(micro_batch).round == cell.micro_batch ? micro_batch : -1;
     };
     if (cell.kind == cost::CellKind::kForward) {
@@ -407,7 +409,8 @@ void Recurrence::finish(int /*stage*/, int micro_batch) {
   for (int lane = of.first_lane; lane < of.first_lane + of.lanes; ++lane) {
     used_tokens_[static_cast<size_t>(lane)] -= of.tokens;
     int& finished = finished_[static_cast<size_t>(lane)];
-    while (finished < micro_batches_of(lane) && at(micro_batch_of(lane, finished)).unfinished_stages == 0) ++finished;
+    while (finished < micro_batches_of(lane) && at(micro_batch_of(lane, finished)).unfinished_stages == 0)
+      ++finished;
   }
   wake(0, micro_batch);
 }

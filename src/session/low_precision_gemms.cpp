@@ -132,12 +132,12 @@ LowPrecisionChoice choose_low_precision(const LowPrecisionTask& task, std::vecto
   const Comparison comparison(task, cost);
   const auto fastest = std::ranges::min_element(devices, {}, &Device::slowdown_percent);
   const int64_t fastest_ns = fastest == devices.end() ? 0 : comparison.takes_ns(*fastest, {});
-  std::vector<std::pair<int, std::shared_ptr<const LowPrecisionGemms>>> by_pace;
+  std::vector<std::pair<int, std::shared_ptr<const LowPrecisionGemms>>> by_slowdown;
   for (size_t rank = 0; rank < devices.size(); ++rank) {
     Device& device = devices[rank];
     const auto known =
-        std::ranges::find(by_pace, device.slowdown_percent, [](const auto& kind) { return kind.first; });
-    if (known != by_pace.end()) {
+        std::ranges::find(by_slowdown, device.slowdown_percent, [](const auto& kind) { return kind.first; });
+    if (known != by_slowdown.end()) {
       device.low_precision = known->second;
       continue;
     }
@@ -150,7 +150,7 @@ LowPrecisionChoice choose_low_precision(const LowPrecisionTask& task, std::vecto
       device.low_precision =
           std::make_shared<const LowPrecisionGemms>(LowPrecisionGemms{task.format, std::move(layers)});
     }
-    by_pace.emplace_back(device.slowdown_percent, device.low_precision);
+    by_slowdown.emplace_back(device.slowdown_percent, device.low_precision);
   }
   choice.devices = std::move(devices);
   return choice;

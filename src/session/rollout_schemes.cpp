@@ -41,9 +41,9 @@ int64_t expected_response(const config::RlConfig& rl, int64_t number) {
   return rl.max_completion_length * (number % kExpectedLengths + 1) / kExpectedLengths;
 }
 
-std::vector<inference::RequestLengths> expected_load(const config::RunConfig& config,
-                                                     std::span<const int64_t> prompts,
-                                                     const std::vector<std::vector<int64_t>>& said_before) {
+std::vector<inference::RequestLengths> expected_load(
+    const config::RunConfig& config, std::span<const int64_t> prompts,
+    const std::vector<std::vector<int64_t>>& earlier_lengths) {
   const config::RlConfig& rl = config.rl;
   const int64_t samples = rl.rolls_out() ? rl.num_generations : 1;
   std::vector<inference::RequestLengths> load;
@@ -53,12 +53,12 @@ std::vector<inference::RequestLengths> expected_load(const config::RunConfig& co
     request.prompt = prompt;
     request.max_tokens = std::min(rl.max_completion_length, config.data.context_length - prompt);
     for (int64_t sample = 0; sample < samples; ++sample) {
-      int64_t said = expected_response(rl, sample * std::ssize(prompts) + index);
-      if (!said_before.empty()) {
-        const std::vector<int64_t>& group = said_before[load.size() % said_before.size()];
-        if (!group.empty()) said = group[static_cast<size_t>(sample) % group.size()];
+      int64_t tokens = expected_response(rl, sample * std::ssize(prompts) + index);
+      if (!earlier_lengths.empty()) {
+        const std::vector<int64_t>& group = earlier_lengths[load.size() % earlier_lengths.size()];
+        if (!group.empty()) tokens = group[static_cast<size_t>(sample) % group.size()];
       }
-      request.output_lens.push_back(std::clamp<int64_t>(said, 1, request.max_tokens));
+      request.output_lens.push_back(std::clamp<int64_t>(tokens, 1, request.max_tokens));
     }
   }
   return load;

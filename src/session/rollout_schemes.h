@@ -39,6 +39,6 @@ inline constexpr int64_t kExpectedLengths = 8;
 // groups are taken in turn; of the first one as expected_response().
 std::vector<inference::RequestLengths> expected_load(
     const config::RunConfig& config, std::span<const int64_t> prompts,
-    const std::vector<std::vector<int64_t>>& said_before = {});
+    const std::vector<std::vector<int64_t>>& earlier_lengths = {});
 
 }  // namespace sluice::session

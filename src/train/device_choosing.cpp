@@ -96,8 +96,8 @@ bool DeviceChoosing::take_paces(int64_t step, std::span<const run::RankStatus> w
   if (step < from_) return false;
   paces_.resize(words.size());
   for (size_t rank = 0; rank < words.size(); ++rank) {
-    const int64_t pace_ppm = words[rank].sample[watch::Figure::kSlowdown];
-    if (pace_ppm > 0) paces_[rank].push_back(static_cast<double>(pace_ppm) / 1e6);
+    const int64_t slowdown_ppm = words[rank].sample[watch::Figure::kSlowdown];
+    if (slowdown_ppm > 0) paces_[rank].push_back(static_cast<double>(slowdown_ppm) / 1e6);
   }
   const auto longest = std::ranges::max_element(paces_, {}, &std::vector<double>::size);
   if (longest == paces_.end() || longest->size() < window_) return false;

@@ -53,9 +53,9 @@ void ExpertRebalancer::observe(int64_t step, const runtime::StepResult& result) 
   const auto placed = planning_.step_planners().at(from);
   std::vector<std::string> busiest;
   for (const auto& [lanes, percent] : placed->planner.cost().options().expert_imbalance_percent)
-    busiest.push_back(base::text("of ", lanes, " lanes the busiest has ", percent, " %"));
-  base::log_info(base::text("from step ", from, " on experts lie as they were visited: ",
-                            base::join(busiest, ", "), " of the mean one's visits"));
+    busiest.push_back(base::text("the busiest of ", lanes, " lanes has ", percent, " %"));
+  base::log_info(base::text("from step ", from, " on experts are placed by their load: ",
+                            base::join(busiest, ", "), " of the mean lane's tokens"));
 }
 
 void ExpertRebalancer::count(const layers::ExpertLoad& load) {

@@ -406,7 +406,7 @@ void Trainer::Impl::heed_nonfinite(const run::PreparedStep& step, const runtime:
   }
   run_.control().together("checking the step", [&] {
     throw base::RunError(text(found, skips ? text(", as have the ", kMostSkippedInRow - 1, " before it") : "",
-                              learnt ? text("; what was learnt before is saved as step-", number) : "",
+                              learnt ? text("; the steps before it are saved as step-", number) : "",
                               ": resume with a lower optimizer.lr",
                               skips ? "" : ", or with train.on_nonfinite = \"skip\" to leave its batch out"));
   });

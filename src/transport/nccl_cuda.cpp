@@ -24,7 +24,7 @@ ncclDataType_t nccl_type(comm::DType dtype) {
     case comm::DType::kFloat64: return ncclFloat64;
     case comm::DType::kBFloat16: return ncclBfloat16;
   }
-  SLUICE_ASSERT(false, "no NCCL type for a wire type");
+  SLUICE_ASSERT(false, "no NCCL type for a communication type");
 }
 
 const std::byte* at(const void* data, int64_t offset) { return static_cast<const std::byte*>(data) + offset; }

@@ -52,9 +52,9 @@ constexpr std::array<Figure, kFigures> kAll = [] {
   return all;
 }();
 
-double shown(int64_t value, Unit micro_batch) {
+double shown(int64_t value, Unit unit) {
   if (value == Sample::kUnknown) return kNotKnown;
-  const double scale = micro_batch == Unit::kCount ? 1 : 1e-6;  // ppm, or nanoseconds in milliseconds
+  const double scale = unit == Unit::kCount ? 1 : 1e-6;  // ppm, or nanoseconds in milliseconds
   return static_cast<double>(value) * scale;
 }
 

@@ -144,7 +144,7 @@ class Exports(CommandTest):
         base = self.chats()
         trained = call("train", "--config", self.run_file(base, self.place / "corpus/corpus", rate=1e-3))
         self.assertEqual(trained.returncode, 0, trained.stderr)
-        self.assertIn("learnt turns end with <|im_end|> (257)", trained.stderr)
+        self.assertIn("messages with a loss end with <|im_end|> (257)", trained.stderr)
         said = json.loads(self.done("export", self.place / "run", "--out", self.place / "out", "--json"))
         self.assertEqual(said["checked"]["end_tokens"], [256, 257])
         self.assertEqual((self.place / "out/chat_template.jinja").read_text(), PLAIN)

@@ -37,7 +37,7 @@ class ModelCommands(CommandTest):
         cls.done("export", cls.folder / "run", "--out", cls.folder / "model")
 
     def test_a_run_shows_what_it_says(self):
-        for prompts, told in (('["import "]', r"says  import  \| "), ("[]", r"says  .+ \| ")):
+        for prompts, told in (('["import "]', r": sample  import  \| "), ("[]", r": sample  .+ \| ")):
             result = call("train", "--config", self.config, "--nproc", 2, "--set", "parallel.strategies=[\"<1,1,1>\"]",
                           "--set", "train.sample_every=1", "--set", f"train.sample_prompts={prompts}", "--set",
                           f'log.dir="{self.folder}/says{len(prompts)}"')
@@ -179,7 +179,7 @@ class ModelCommands(CommandTest):
         done = call("generate", "--model", self.folder / "run", "--tokenizer", self.folder / "corpus", "--prompt", "def",
                     "--tokens", 8, "--threads", 1, "--predict")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stderr, "said 8 tokens in 1 text, .* 8 passes, which should take .* and took ")
+        self.assertRegex(done.stderr, "generated 8 tokens in 1 sequence, .* 8 engine steps, which should take .* and took ")
 
     def test_what_cannot_be_generated_is_refused_with_a_way_out(self):
         def refused(*arguments):

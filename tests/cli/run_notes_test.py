@@ -81,7 +81,7 @@ class RunNotes(CommandTest):
                     "train.steps=40", "checkpoint.every=0", f'log.dir="{run}"', 'train.dtype="float32"']
         ended = self.run_with(*settings, dry=False)
         self.assertEqual(ended.returncode, 1, ended.stderr)
-        told = re.search(r"step (\d+) has loss .* and gradient norm .*; what was learnt before is saved as step-(\d+): resume "
+        told = re.search(r"step (\d+) has loss .* and gradient norm .*; the steps before it are saved as step-(\d+): resume "
                          r'with a lower optimizer\.lr, or with train\.on_nonfinite = "skip"', ended.stderr)
         self.assertTrue(told, ended.stderr)
         bad = int(told[1]) - 1
@@ -93,7 +93,7 @@ class RunNotes(CommandTest):
         self.assertEqual(ended.returncode, 1, ended.stderr)
         self.assertIn(f"step {bad + 1} has loss", ended.stderr)
         self.assertIn("its update is left out (train.on_nonfinite); 9 so far", ended.stderr)
-        self.assertRegex(ended.stderr, rf"step {bad + 10} has loss .*, as have the 9 before it; what was learnt before is saved "
+        self.assertRegex(ended.stderr, rf"step {bad + 10} has loss .*, as have the 9 before it; the steps before it are saved "
                          rf"as step-{bad + 9}")
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         self.assertEqual([line.get("skipped_updates") for line in lines][-10:], list(range(1, 11)))

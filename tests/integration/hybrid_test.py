@@ -42,7 +42,7 @@ class Hybrid(TestCase):
         one = self.config("one", ["<1,1,1>"])
         self.train("one", 1)
         four = self.config("four", STRATEGIES, **PLACING)
-        self.assertIn("experts lie as they were visited", str(self.train("four", 4)))
+        self.assertIn("experts are placed by their load", str(self.train("four", 4)))
         self.assert_close_losses(four, one, 1e-11, 1e-11)
         self.assertGreaterEqual(len({record["strategy"] for record in records(four)}), 3)
         self.assertGreater(sum(record["cp_ep_bytes"] for record in records(four)), 0)

@@ -132,11 +132,11 @@ namespace {
 // The rows that stand for a text where its rows are what the model ends in.
 Pooling read_pooling(Reader& config, const Family& family) {
   const Pooling absent = is_encoder(family) ? Pooling::kMean : Pooling::kLast;
-  const std::string said = config.text_or(name_of(absent), kSentencePooling);
+  const std::string found = config.text_or(name_of(absent), kSentencePooling);
   for (const Pooling pooling : {Pooling::kLast, Pooling::kCls, Pooling::kMean}) {
-    if (said == name_of(pooling)) return pooling;
+    if (found == name_of(pooling)) return pooling;
   }
-  config.refuse(kSentencePooling, said, "last, cls or mean");
+  config.refuse(kSentencePooling, found, "last, cls or mean");
 }
 
 }  // namespace
