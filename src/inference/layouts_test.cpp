@@ -31,6 +31,28 @@ TEST(SayingSchemes, HoldTheModelAndDivideTheRanks) {
   EXPECT_EQ(generation_schemes(cost, 2, 1).front().ranks(), 2);
 }
 
+// One layer, of which TP reaches two ranks: nothing but lanes gets the experts onto more.
+TEST(SayingSchemes, DivideExpertsWhereNothingElseHoldsTheModel) {
+  model::Shape shape = served_shape();
+  shape.layers = 1;
+  shape.heads = shape.kv_heads = 2;
+  shape.experts = {.count = 64, .per_token = 2, .hidden = 1024, .normalised = true};
+  const cost::CostModel cost = test_machine(int64_t{8} << 30, shape);
+  const int64_t whole = parameter_bytes(cost, {}), half = parameter_bytes(cost, {.tp = 2});
+  EXPECT_LT(parameter_bytes(cost, {.cp = 8, .fsdp = 8, .ep = 8}), half);
+  for (const strategy::Scheme& scheme : generation_schemes(cost, 8, whole + 1))
+    EXPECT_EQ(scheme.ep, 1) << to_text(scheme);
+  const std::vector<strategy::Scheme> divided = generation_schemes(cost, 8, half - 1);
+  ASSERT_FALSE(divided.empty());
+  for (const strategy::Scheme& scheme : divided) {
+    EXPECT_EQ(scheme.ep, scheme.cp) << to_text(scheme);
+    EXPECT_GT(scheme.ep, 1) << to_text(scheme);
+    EXPECT_LT(parameter_bytes(cost, scheme), half) << to_text(scheme);
+    EXPECT_EQ(lanes_fault(scheme), "");
+  }
+  EXPECT_NE(lanes_fault({.cp = 4, .fsdp = 4}), "");
+}
+
 TEST(SayingLayouts, FewLongTextsTakeMoreRanksAPipelineThanManyShortOnes) {
   const cost::CostModel cost = test_machine();
   const std::vector<strategy::Scheme> schemes =

@@ -11,15 +11,20 @@
 
 namespace sluice::inference {
 
-// Twelve layers of 2,048: 1.2 GB in 16 bits, on devices of 8 GB that read 2,000 bytes a nanosecond.
-inline cost::CostModel test_machine(int64_t device_bytes = int64_t{8} << 30) {
-  const model::Shape shape{.layers = 12,
-                           .hidden = 2048,
-                           .heads = 16,
-                           .kv_heads = 8,
-                           .head_dim = 128,
-                           .ffn_hidden = 5504,
-                           .vocab = 32'000};
+// Twelve layers of 2,048: 1.2 GB in 16 bits.
+inline model::Shape served_shape() {
+  return {.layers = 12,
+          .hidden = 2048,
+          .heads = 16,
+          .kv_heads = 8,
+          .head_dim = 128,
+          .ffn_hidden = 5504,
+          .vocab = 32'000};
+}
+
+// Devices of 8 GB that read 2,000 bytes a nanosecond.
+inline cost::CostModel test_machine(int64_t device_bytes = int64_t{8} << 30,
+                                    const model::Shape& shape = served_shape()) {
   const cost::Rates rates{.product_flops_per_ns = 300e3,
                           .attention_forward_flops_per_ns = 200e3,
                           .attention_backward_flops_per_ns = 150e3,
@@ -29,7 +34,10 @@ inline cost::CostModel test_machine(int64_t device_bytes = int64_t{8} << 30) {
                           .collective = {.bytes_per_ns = 200, .latency_ns = 5e3},
                           .intra_node = {.bytes_per_ns = 200, .latency_ns = 5e3},
                           .inter_node = {.bytes_per_ns = 20, .latency_ns = 10e3}};
-  const int degrees[] = {1, 2, 4, 8};
+  std::vector<int> degrees;
+  for (const int tp : {1, 2, 4, 8}) {
+    if (model::tp_fault(shape, tp).empty()) degrees.push_back(tp);
+  }
   return cost::CostModel(
       cost::analytic_options(shape, rates, {.device_bytes = device_bytes, .element_bytes = 2}, degrees, 8));
 }
