@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "checkpoint/mxfp4.h"
+#include "model/border_rows.h"
 #include "model/tuning.h"
 
 namespace sluice::checkpoint {
@@ -342,6 +343,12 @@ bool TensorFolder::is_carried(const std::string& name) const {
   const std::string_view rest = std::string_view(name).substr(names_.trunk.size());
   if (!rest.starts_with(kLayers)) return false;
   const int64_t layer = std::atoll(std::string(rest.substr(kLayers.size(), 9)).c_str());
+  // Published files have keys of layers that attend to another layer's.
+  constexpr std::string_view kUnused[] = {".self_attn.k_", ".self_attn.v_"};
+  const bool of_keys =
+      std::ranges::any_of(kUnused, [&](std::string_view part) { return rest.find(part) != rest.npos; });
+  if (of_keys && layer < table_.shape.layers)
+    return model::borrows_keys(table_.program, table_.program.blocks().begin + layer);
   return layer >= table_.shape.layers && layer < table_.shape.layers + hints_.further_layers;
 }
 

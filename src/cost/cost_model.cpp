@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cost/token_dispatch_cost.h"
+#include "model/border_rows.h"
 #include "model/shape_figures.h"
 
 namespace sluice::cost {
@@ -347,7 +348,8 @@ int CostModel::slowest_stage(const strategy::Scheme& scheme) const {
 }
 
 int64_t CostModel::transfer_bytes(const strategy::Scheme& scheme, int64_t tokens) const {
-  return divide_up(tokens, scheme.tp) * options().shape.hidden * options().memory.element_bytes;
+  const int64_t width = model::widest_border(program(), scheme.tp, scheme.pp);
+  return divide_up(tokens, scheme.tp) * width * options().memory.element_bytes;
 }
 
 int64_t CostModel::transfer_ns(const strategy::Scheme& scheme, int64_t tokens, int level) const {

@@ -11,6 +11,7 @@
 #include "cost/link_buffers.h"
 #include "cost/parameter_counts.h"
 #include "cost/token_dispatch_cost.h"
+#include "model/border_rows.h"
 #include "model/head_chunk_rows.h"
 #include "model/shape_figures.h"
 
@@ -219,7 +220,8 @@ int64_t MemoryCost::recomputed_bytes_per_token(base::Interval run) const {
 }
 
 int64_t MemoryCost::boundary_bytes_per_token() const {
-  return divide_up(options().shape.hidden * options().memory.element_bytes, scheme_.tp);
+  const int64_t width = model::widest_border(program(), scheme_.tp, scheme_.pp);
+  return divide_up(width * options().memory.element_bytes, scheme_.tp);
 }
 
 int64_t MemoryCost::offloaded_bytes(int64_t position, int64_t tokens, int head_lanes) const {
@@ -247,7 +249,11 @@ int64_t MemoryCost::held_bytes_of_stage(int stage) const {
   // An embedding whose rows have a norm keeps these.
   const base::Interval run = program().walked_back(cost_.stage_run(scheme_, stage));
   const bool embeds = run.begin == 0 && run.end > 0 && published_ == nullptr;
+  const bool carries = !embeds && stage == 0 && published_ == nullptr;
   int64_t held = embeds ? token_bytes(0).saved : 0;
+  if (carries)
+    held =
+        model::carried_bytes(program(), program().blocks().begin, scheme_.tp, options().memory.element_bytes);
   int64_t most = held, of_kind = 0, leaving = 0;
   std::array<int64_t, kLayersThatStay> staying{};  // what leaves of the newest blocks when others come
   for (int64_t position = blocks.begin; position < blocks.end; ++position) {

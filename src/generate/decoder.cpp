@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/interval.h"
 #include "layers/cached_lanes.h"
+#include "layers/carried_rows.h"
 #include "layers/head.h"
 #include "layers/make_operation.h"
 #include "ops/device.h"
@@ -88,10 +89,13 @@ void Decoder::send_to_next_stage(std::deque<ForwardPass>& by_stage, std::span<do
   const Stages& stages = model_.stages;
   if (stages.count() == 1) return;
   const auto own = static_cast<size_t>(stages.own);
+  const int tp = model_.context.parallel.tp;
   std::vector<comm::Message> messages;
   at::Tensor sent;
   if (!stages.last() && !by_stage[own].scheduled.empty()) {
-    sent = by_stage[own].flow.activation_SH.contiguous();
+    const layers::Flow& flow = by_stage[own].flow;
+    sent = layers::packed_border(flow.activation_SH, flow.layout.carried.get(),
+                                 border_at(model_.run(stages.own).end), tp, layers::Travels::kRows);
     by_stage[own].flow = {};
     messages.push_back({.send = sent.const_data_ptr(),
                         .bytes = static_cast<int64_t>(sent.nbytes()),
@@ -100,8 +104,9 @@ void Decoder::send_to_next_stage(std::deque<ForwardPass>& by_stage, std::span<do
   if (own > 0 && !by_stage[own - 1].scheduled.empty()) {
     layers::Flow& flow = by_stage[own - 1].flow;
     flow.layout = layout_of(by_stage[own - 1].scheduled);
+    const int64_t begin = model_.run(stages.own).begin;
     flow.activation_SH =
-        at::empty({flow.layout.rows / model_.context.parallel.tp, model_.context.shape.hidden}, model_.like);
+        at::empty({flow.layout.rows / tp, model::border_width(model_.table.program, begin, tp)}, model_.like);
     messages.push_back({.receive = flow.activation_SH.mutable_data_ptr(),
                         .bytes = static_cast<int64_t>(flow.activation_SH.nbytes()),
                         .peer = stages.members[own - 1]});
@@ -117,6 +122,21 @@ void Decoder::send_to_next_stage(std::deque<ForwardPass>& by_stage, std::span<do
   if (messages.empty()) return;
   stages.group->exchange(messages)->wait();
   host.copy_(moved);
+  if (own > 0 && !by_stage[own - 1].scheduled.empty()) unpack(by_stage[own - 1].flow);
+}
+
+model::BorderRows Decoder::border_at(int64_t position) const {
+  return model::border_rows(model_.table.program, position, model_.context.parallel.tp);
+}
+
+// What came with the rows of the residual stream.
+void Decoder::unpack(layers::Flow& flow) const {
+  const model::BorderRows border = border_at(model_.run(model_.stages.own).begin);
+  if (border.empty()) return;
+  flow.layout.carried = std::make_shared<layers::CarriedRows>();
+  flow.activation_SH =
+      layers::unpacked_border(flow.activation_SH, model_.context.shape.hidden, border,
+                              model_.context.parallel.tp, layers::Travels::kRows, *flow.layout.carried);
 }
 
 layers::RowLayout Decoder::layout_of(std::span<const inference::ScheduledTokens> pieces) const {

@@ -21,6 +21,7 @@
 #include "layers/kv_cache.h"
 #include "layers/operation.h"
 #include "layers/parameters.h"
+#include "model/border_rows.h"
 #include "model/parameters.h"
 
 namespace sluice::generate {
@@ -103,6 +104,8 @@ class Decoder {
   // A turn's end, collective over the ranks that have the model: passes, by the stage that has them, go on to
   // the stage behind it, and figures from the last stage to all, which know how many there are.
   void send_to_next_stage(std::deque<ForwardPass>& by_stage, std::span<double> figures) const;
+  model::BorderRows border_at(int64_t position) const;
+  void unpack(layers::Flow& flow) const;
   bool is_last_stage() const { return model_.stages.last(); }
   const ModelShard& model() const { return model_; }
 

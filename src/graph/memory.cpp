@@ -11,6 +11,7 @@
 #include "cost/token_dispatch_cost.h"
 #include "graph/link_pieces.h"
 #include "link/rows.h"
+#include "model/border_rows.h"
 #include "schedule/pipeline_schedule.h"
 
 namespace sluice::graph {
@@ -47,8 +48,10 @@ class Activations {
     for (int stage = 0; stage < scheme.pp; ++stage) {
       first_block_.push_back(program.blocks_in(program.walked_back(cost_.stage_run(scheme, stage))).begin);
     }
-    if (program.first_trained() == 0)
-      embedded_ = program.kind_at(0).bytes({.tp = scheme.tp}, cost_.options().memory.element_bytes).saved;
+    const int64_t element_bytes = cost_.options().memory.element_bytes;
+    embedded_ = program.first_trained() == 0
+                    ? program.kind_at(0).bytes({.tp = scheme.tp}, element_bytes).saved
+                    : model::carried_bytes(program, program.blocks().begin, scheme.tp, element_bytes);
     kept_.assign(static_cast<size_t>(program.blocks().begin) + 1, 0);
     deferred_ = kept_;
     for (int64_t block = program.blocks().begin; block < program.blocks().end; ++block) {
@@ -132,7 +135,7 @@ class Activations {
   }
   int64_t first_block(const Node& node) const { return first_block_[static_cast<size_t>(node.cell().stage)]; }
   // The part with the stage's first block that is kept carries the row that entered the stage; the one behind
-  // the embedding also what that keeps for its norm.
+  // the embedding also what that keeps for its norm, and what it made for all layers.
   int64_t boundary_of(const Node& node) const {
     const base::Interval blocks = kept_of(node);
     if (blocks.empty() || blocks.begin != first_block(node)) return 0;

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
+#include "layers/carried_rows.h"
 #include "layers/frame.h"
 #include "layers/kv_cache.h"
 #include "layers/lane_attention.h"
@@ -92,6 +94,9 @@ class AttentionMixer final : public Mixer {
         heads_(heads_at_work(site.context, own)),
         rotary_(own.rope ? site.context.rotary->find(*own.rope, own.rotated) : nullptr),
         position_(site.position),
+        lender_trains_(own.sharing != model::KeySharing::kOwn &&
+                       model::lender_of(site.table.program, own.key_slot) >=
+                           site.table.program.first_trained()),
         weights_(attention_vectors(site.own_weights())),
         gradients_(attention_vectors(site.own_gradients())) {
     const at::Tensor like = site.own_weights().tensor(roles::kQkv);
@@ -108,6 +113,10 @@ class AttentionMixer final : public Mixer {
     auto state = std::make_unique<AttentionState>();
     state->unnormed_TU = std::move(projected.unnormed_TU);
     state->gate_TQ = std::move(projected.gate_TQ);
+    if (own_.sharing == model::KeySharing::kLends) {
+      layout.carried->keys[own_.key_slot].kv_TK =
+          projected.qkv_TP.narrow(1, q_width(), 2 * k_width()).clone(at::MemoryFormat::Contiguous);
+    }
     state->attended = attend(heads_, layout, std::move(projected.qkv_TP), weights_.sinks_N,
                              cache != nullptr ? cache->of(position_) : CachedKeys{});
     Mixed mixed = state->mixed();
@@ -140,6 +149,7 @@ class AttentionMixer final : public Mixer {
     }
     at::Tensor dqkv_TP = attend_backward(heads_, layout, std::move(da_TQ), saved.attended,
                                          {weights_.sinks_N, gradients_.sinks_N});
+    share_gradient(layout, dqkv_TP);
     grow(layout, dqkv_TP);
     const bool behind = own_.head_norm_style.behind_rotation;
     if (!behind) turn(layout, dqkv_TP, ops::Rotation::kBackward);
@@ -148,7 +158,7 @@ class AttentionMixer final : public Mixer {
       saved.unnormed_TU.reset();
     }
     if (behind) turn(layout, dqkv_TP, ops::Rotation::kBackward);
-    if (own_.keys_are_values) dqkv_TP = join_values(dqkv_TP);
+    if (own_.keys_are_values && own_.makes_keys()) dqkv_TP = join_values(dqkv_TP);
     if (dgate_TQ.defined()) dqkv_TP = join_gates(dqkv_TP, dgate_TQ);
     to.add(0, std::move(dqkv_TP));
     return a_TQ.defined() ? a_TQ : saved.attended.output_TQ();
@@ -164,7 +174,8 @@ class AttentionMixer final : public Mixer {
       qkv_TP = std::move(parted.qkv_TP);
       result.gate_TQ = std::move(parted.gate_TQ);
     }
-    if (own_.keys_are_values) qkv_TP = at::cat({qkv_TP, qkv_TP.narrow(1, q_width(), k_width())}, 1);
+    if (own_.keys_are_values && own_.makes_keys())
+      qkv_TP = at::cat({qkv_TP, qkv_TP.narrow(1, q_width(), k_width())}, 1);
     const bool behind = own_.head_norm_style.behind_rotation;
     if (behind) turn(layout, qkv_TP, ops::Rotation::kForward);
     if (normed()) {
@@ -174,7 +185,24 @@ class AttentionMixer final : public Mixer {
     }
     if (!behind) turn(layout, qkv_TP, ops::Rotation::kForward);
     grow(layout, qkv_TP);
+    if (!own_.makes_keys()) qkv_TP = at::cat({qkv_TP, borrowed(layout)}, 1);
     return result;
+  }
+  const at::Tensor& borrowed(const RowLayout& layout) const {
+    SLUICE_ASSERT(layout.carried && layout.carried->keys[own_.key_slot].kv_TK.defined(),
+                  "keys that no layer lent");
+    return layout.carried->keys[own_.key_slot].kv_TK;
+  }
+  // Of shared keys and values, before the gradient goes through the lender's rotation and norms.
+  void share_gradient(const RowLayout& layout, at::Tensor& dqkv_TP) const {
+    const int64_t q = q_width(), kv = 2 * k_width();
+    if (own_.sharing == model::KeySharing::kBorrows) {
+      if (lender_trains_) layout.carried->add_key_gradient(own_.key_slot, dqkv_TP.narrow(1, q, kv));
+      dqkv_TP = dqkv_TP.narrow(1, 0, q).contiguous();
+    } else if (own_.sharing == model::KeySharing::kLends) {
+      const at::Tensor dkv_TK = layout.carried->take_key_gradient(own_.key_slot);
+      if (dkv_TK.defined()) dqkv_TP.narrow(1, q, kv).add_(dkv_TK);
+    }
   }
   bool normed() const { return own_.head_norm != model::QkNorm::kNone; }
   int64_t q_width() const { return heads_.count.queries * own_.head_dim; }
@@ -189,8 +217,9 @@ class AttentionMixer final : public Mixer {
       return all ? RankNorm{parallel_, local * tp, tp, own_.norm_eps, own_.norm_offset}
                  : RankNorm{{}, own_.head_dim, 1, own_.norm_eps, own_.norm_offset};
     };
-    std::vector<NormedHeads> normed{{&AttentionVectors::q_norm_D, 0, q, of(q)},
-                                    {&AttentionVectors::k_norm_D, q, k, of(k)}};
+    std::vector<NormedHeads> normed{{&AttentionVectors::q_norm_D, 0, q, of(q)}};
+    if (!own_.makes_keys()) return normed;
+    normed.push_back({&AttentionVectors::k_norm_D, q, k, of(k)});
     if (own_.normed_values)
       normed.push_back({&AttentionVectors::v_norm_D, q + k, k, {{}, own_.head_dim, 1, own_.norm_eps, 0}});
     return normed;
@@ -222,7 +251,8 @@ class AttentionMixer final : public Mixer {
   // Queries and keys lie side by side and rotate as one.
   void turn(const RowLayout& layout, const at::Tensor& qkv_TP, ops::Rotation rotation) const {
     if (rotary_ == nullptr) return;
-    const int64_t heads = heads_.count.queries + heads_.count.keys, dimension = own_.head_dim;
+    const int64_t keys = own_.makes_keys() ? heads_.count.keys : 0;
+    const int64_t heads = heads_.count.queries + keys, dimension = own_.head_dim;
     turn_heads(qkv_TP.narrow(1, 0, heads * dimension).view({qkv_TP.size(0), heads, dimension}), own_.turning,
                *rotary_, layout.position_T, rotation);
   }
@@ -257,6 +287,7 @@ class AttentionMixer final : public Mixer {
   HeadsAtWork heads_;
   const ops::RotaryTable* rotary_;  // null: positions turn nothing
   int64_t position_;
+  bool lender_trains_;  // of shared keys: their gradients are wanted
   AttentionVectors weights_, gradients_;
 };
 

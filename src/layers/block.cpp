@@ -8,8 +8,10 @@
 
 #include "base/error.h"
 #include "layers/attention_block.h"
+#include "layers/carried_rows.h"
 #include "layers/experts_block.h"
 #include "layers/latent_attention_block.h"
+#include "layers/layer_input_block.h"
 #include "layers/mlp_block.h"
 #include "layers/part.h"
 #include "layers/recurrent_block.h"
@@ -43,6 +45,9 @@ std::unique_ptr<const Part> make_part(const Site& site, const model::Part& part)
     std::unique_ptr<const Part> operator()(const model::Mlp&) const { return make_mlp(site, part); }
     std::unique_ptr<const Part> operator()(const model::RoutedExperts&) const {
       return make_experts(site, part);
+    }
+    std::unique_ptr<const Part> operator()(const model::LayerInput&) const {
+      return make_layer_input(site, part);
     }
   };
   return std::visit(Make{site, part}, part.mixer);
@@ -82,6 +87,8 @@ class Block final : public Operation {
       SLUICE_ASSERT(!part.beside || !parts_.empty(), "a part beside another one follows it");
       first_.push_back(part.beside ? first_.back() : parts_.size());
       parts_.push_back(make_part(site, part));
+      const auto* const attention = std::get_if<model::Attention>(&part.mixer);
+      lends_ = lends_ || (attention != nullptr && attention->sharing == model::KeySharing::kLends);
     }
     if (!own_.joint) return;
     joint_ = norm_vectors(site.own_weights(), *own_.joint);
@@ -93,6 +100,7 @@ class Block final : public Operation {
     GemmErrors* const errors = context_.low_precision.errors;
     if (errors != nullptr) errors->backward = false;
     const at::Tensor before_SH = errors != nullptr ? flow.activation_SH : at::Tensor();
+    if (lends_ && !flow.layout.carried) flow.layout.carried = std::make_shared<CarriedRows>();
     at::Tensor first_SH, sum_SH;
     for (size_t i = 0; i < parts_.size(); ++i) {
       StatePtr* const saved = state != nullptr ? &state->parts[i] : nullptr;
@@ -208,6 +216,7 @@ class Block final : public Operation {
   const model::Layer& own_;
   std::vector<std::unique_ptr<const Part>> parts_;
   std::vector<size_t> first_;   // of each part the first one that takes the same rows
+  bool lends_ = false;          // keys and values to later layers
   NormVectors joint_, djoint_;  // of a norm behind the last parts' sum
   at::Tensor scalar_1_;         // undefined: none
 };

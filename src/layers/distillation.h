@@ -29,7 +29,8 @@ struct Distillation {
 struct HeadRows {
   at::Tensor row_MH;  // undefined: there is no teacher
   at::Tensor output_VH;
-  double cap = 0;  // of the logits (model::HeadKind)
+  double cap = 0;          // of the logits (model::HeadKind)
+  at::Tensor bias_V = {};  // of the logits; undefined: none
 };
 
 struct DistilledRows {

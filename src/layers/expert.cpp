@@ -77,8 +77,9 @@ void Expert::gate_up_into(const at::Tensor& gate_up_NG, const at::Tensor& x_NH) 
 
 at::Tensor Expert::result(const model::Gate& gate, const at::Tensor& gate_up_NG,
                           const at::Tensor& weight_N1) const {
-  at::Tensor a_NF = activated(gate, gate_up_NG);
-  if (weight_N1.defined()) a_NF.mul_(weight_N1);
+  const bool weighs_input = gate.weighs_input && weight_N1.defined();
+  at::Tensor a_NF = activated(gate, weighs_input ? gate_up_NG * weight_N1 : gate_up_NG);
+  if (weight_N1.defined() && !weighs_input) a_NF.mul_(weight_N1);
   at::Tensor y_NH = ops::times(a_NF, down.w_AB);
   for (const Adapter& adapter : down.adapters) {
     at::Tensor narrow_NK = ops::times(a_NF, adapter.left_NK);
@@ -93,6 +94,13 @@ at::Tensor Expert::backward_of_gate_up(const model::Gate& gate, const at::Tensor
                                        at::Tensor& dweight_N1) const {
   at::Tensor da_NF = times_transposed(dy_NH, down);
   if (!weight_N1.defined()) return activated_backward(gate, da_NF, gate_up_NG);
+  if (gate.weighs_input) {  // its product is linear, so they multiply gate and up
+    const at::Tensor weighed_NG = gate_up_NG * weight_N1;
+    at::Tensor a_NF = activated_backward(gate, da_NF, weighed_NG);
+    dweight_N1 = (weighed_NG * gate_up_NG).sum(1, /*keepdim=*/true, ops::accumulator_type(a_NF));
+    gate_up_NG.copy_(weighed_NG * weight_N1);
+    return a_NF;
+  }
   at::Tensor a_NF = activated_backward(gate, da_NF * weight_N1, gate_up_NG);
   dweight_N1 = da_NF.mul_(a_NF).sum(1, /*keepdim=*/true, ops::accumulator_type(a_NF));
   a_NF.mul_(weight_N1);

@@ -72,7 +72,8 @@ struct Expert {
   void gate_up_into(const at::Tensor& gate_up_NG, const at::Tensor& x_NH) const;
   // Drops from narrow rows of those that came what belongs to others' adapters.
   void choose(at::Tensor& narrow_NK) const;
-  // W_down·swiglu(gate, up) times the visits' weights, which may be undefined: all 1.
+  // W_down·swiglu(gate, up) times the visits' weights, which may be undefined: all 1; or gate and up times
+  // these (model::Gate::weighs_input).
   at::Tensor result(const model::Gate& gate, const at::Tensor& gate_up_NG, const at::Tensor& weight_N1) const;
   // Takes gate and up to their gradients. Sets that of their weights, where they have some, and returns what
   // the down product took.

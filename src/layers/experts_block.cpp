@@ -111,6 +111,7 @@ class ExpertsMixer final : public Mixer {
       : context_(site.context),
         experts_(own.experts),
         floor_(own.floor),
+        sparse_jitter_(own.sparse_jitter),
         gate_(own.gate),
         layer_(site.layer()),
         seats_(seats_of(context_.experts, layer_, experts_.count)),
@@ -275,6 +276,7 @@ class ExpertsMixer final : public Mixer {
   const LayerContext& context_;
   const model::Experts& experts_;
   double floor_;
+  double sparse_jitter_;  // 0: scores are as `experts_` says
   const model::Gate& gate_;
   int64_t layer_;
   std::vector<int> seats_;  // of all lanes their experts
@@ -286,10 +288,13 @@ class ExpertsMixer final : public Mixer {
 void ExpertsMixer::first_half(PartRows& rows, ExpertsState& saved) const {
   const TensorParallel& parallel = context_.parallel;
   const at::Tensor scored_SH = router_norm_.any() ? router_norm_.forward(rows.input_SH()) : rows.shard_SH();
-  saved.score_SE = router_scores(experts_, scored_SH, weights_.router_EH, weights_.router_bias_E);
+  saved.score_SE = sparse_jitter_ > 0
+                       ? router_logits(scored_SH, weights_.router_EH)
+                       : router_scores(experts_, scored_SH, weights_.router_EH, weights_.router_bias_E);
   if (!saved.id_TK.defined()) {
     const at::Tensor id_SK = chosen_experts(experts_, saved.score_SE, weights_.router_correction_E);
-    at::Tensor weight_SK = route_weights(experts_, floor_, saved.score_SE, id_SK);
+    at::Tensor weight_SK = sparse_jitter_ > 0 ? sparse_mixer_weights(sparse_jitter_, saved.score_SE, id_SK)
+                                              : route_weights(experts_, floor_, saved.score_SE, id_SK);
     if (weights_.expert_scale_E.defined())
       weight_SK.mul_(of_chosen(weights_.expert_scale_E, id_SK, weight_SK));
     saved.weight_TK = parallel.all_gather_rows(weight_SK);
@@ -472,9 +477,10 @@ at::Tensor ExpertsMixer::backward(const RowLayout& layout, MixerStatePtr state, 
   const at::Tensor id_SK = saved.id_TK.narrow(0, shard.begin, shard.size());
   if (weights_.down_bias_EH.defined()) down_bias_backward(saved, from.dsum_SH, id_SK, dweight_SK);
   if (weights_.expert_scale_E.defined()) dweight_SK = scales_backward(saved, id_SK, dweight_SK);
-  const at::Tensor dlogit_SE = router_gradient(experts_, floor_, saved.score_SE, id_SK, dweight_SK,
-                                               balance_gradient(layout, saved, shard));
-
+  const at::Tensor dscore_SE = balance_gradient(layout, saved, shard);
+  const at::Tensor dlogit_SE =
+      sparse_jitter_ > 0 ? sparse_mixer_gradient(sparse_jitter_, saved.score_SE, id_SK, dweight_SK, dscore_SE)
+                         : router_gradient(experts_, floor_, saved.score_SE, id_SK, dweight_SK, dscore_SE);
   count_visits(layout, shard, id_SK);
   if (gradients_.router_bias_E.defined()) add_column_sums(gradients_.router_bias_E, dlogit_SE);
   const at::ScalarType type = dsum_TH.scalar_type();

@@ -51,6 +51,15 @@ at::Tensor cap_logits(double cap, const at::Tensor& logits_CV) {
   return derivative_CV;
 }
 
+double logit_divisor(const LayerContext& context, const HeadParameters& weights) {
+  return weights.kind->divisor * context.temperature;
+}
+
+// As it is added to products of rows that the divisor went into; undefined: there is none.
+at::Tensor scaled_bias(const LayerContext& context, const HeadParameters& weights) {
+  return weights.bias_K.defined() ? weights.bias_K / logit_divisor(context, weights) : at::Tensor();
+}
+
 // One chunk's logits on this rank, and its softmax statistics.
 struct ChunkSoftmax {
   at::Tensor logits_CV;
@@ -61,7 +70,9 @@ struct ChunkSoftmax {
 
 ChunkSoftmax chunk_softmax(const LayerContext& context, const HeadParameters& weights, const at::Tensor& y_CH,
                            const at::Tensor& target_C) {
-  const at::Tensor logits_CV = softmax_logits(y_CH, weights.output_VH);
+  at::Tensor logits_CV = softmax_logits(y_CH, weights.output_VH);
+  const at::Tensor bias_V = scaled_bias(context, weights);
+  if (bias_V.defined()) logits_CV.add_(bias_V);
   const at::Tensor dcapped_CV = cap_logits(weights.kind->cap, logits_CV);
   const at::Tensor shard_C3 = ops::row_statistics(logits_CV, target_C, weights.vocabulary.begin);
   const at::Tensor all_SC3 = context.parallel.all_gather_rows(shard_C3.unsqueeze(0));
@@ -93,9 +104,10 @@ ChunkGradient gradient_of_targets(const LayerContext& context, const HeadParamet
 
 // Logits as wide as a divergence is computed.
 at::Tensor wide_logits(double cap, const at::Tensor& y_CH, const at::Tensor& output_VH,
-                       at::Tensor* dcapped_CV) {
+                       const at::Tensor& bias_V, at::Tensor* dcapped_CV) {
   at::Tensor logits_CV = softmax_logits(y_CH, output_VH);
   if (logits_CV.scalar_type() != at::kDouble) logits_CV = logits_CV.to(at::kFloat);
+  if (bias_V.defined()) logits_CV.add_(bias_V);
   const at::Tensor derivative_CV = cap_logits(cap, logits_CV);
   if (dcapped_CV != nullptr) *dcapped_CV = derivative_CV;
   return logits_CV;
@@ -112,8 +124,10 @@ ChunkGradient gradient_of_divergence(const LayerContext& context, const HeadPara
                                      const HeadRows& teacher, const at::Tensor& y_CH,
                                      const at::Tensor& teacher_y_CH) {
   at::Tensor dcapped_CV;
-  const at::Tensor logits_CV = wide_logits(weights.kind->cap, y_CH, weights.output_VH, &dcapped_CV);
-  const at::Tensor teacher_CV = wide_logits(teacher.cap, teacher_y_CH, teacher.output_VH, nullptr);
+  const at::Tensor logits_CV =
+      wide_logits(weights.kind->cap, y_CH, weights.output_VH, scaled_bias(context, weights), &dcapped_CV);
+  const at::Tensor teacher_CV =
+      wide_logits(teacher.cap, teacher_y_CH, teacher.output_VH, teacher.bias_V, nullptr);
   const int64_t entries = logits_CV.size(1), common = common_entries(*context.distillation, weights);
   DistilledRows found = distill(*context.distillation, context.parallel, logits_CV.narrow(1, 0, common),
                                 teacher_CV.narrow(1, 0, common));
@@ -122,8 +136,8 @@ ChunkGradient gradient_of_divergence(const LayerContext& context, const HeadPara
   return {found.dlogits_CV.to(y_CH.scalar_type()), found.loss_C, {}};
 }
 
-// The divergence from the teacher, mixed with the targets' own loss. Logits are made again for the latter: the
-// divergence takes more of a chunk than both could have beside each other.
+// The divergence from the teacher, mixed with the targets' own loss. Logits are made again for the latter:
+// the divergence takes more of a chunk than both could have beside each other.
 ChunkGradient gradient_of_teacher(const LayerContext& context, const HeadParameters& weights,
                                   const Targets& targets, base::Interval chunk, const at::Tensor& y_CH,
                                   const at::Tensor& teacher_y_CH) {
@@ -134,10 +148,6 @@ ChunkGradient gradient_of_teacher(const LayerContext& context, const HeadParamet
   found.dlogits_CV.mul_(alpha).add_(own.dlogits_CV, 1 - alpha);
   found.reported_C = alpha * found.reported_C + (1 - alpha) * own.reported_C;
   return found;
-}
-
-double logit_divisor(const LayerContext& context, const HeadParameters& weights) {
-  return weights.kind->divisor * context.temperature;
 }
 
 NormVectors final_vectors(const HeadParameters& parameters) {
@@ -223,16 +233,19 @@ HeadResult head_forward_backward(const LayerContext& context, const HeadParamete
   at::Tensor dy_GH = at::zeros_like(y_GH);
   for_each_chunk(context, weights, x_SH, targets, [&](base::Interval chunk, const at::Tensor& place_C) {
     const at::Tensor y_CH = y_GH.index_select(0, place_C);
-    const ChunkGradient found =
-        teacher_y_GH.defined()
-            ? gradient_of_teacher(context, weights, targets, chunk, y_CH,
-                                  teacher_y_GH.index_select(0, place_C))
-            : gradient_of_targets(context, weights, targets, chunk, y_CH);
+    const ChunkGradient found = teacher_y_GH.defined()
+                                    ? gradient_of_teacher(context, weights, targets, chunk, y_CH,
+                                                          teacher_y_GH.index_select(0, place_C))
+                                    : gradient_of_targets(context, weights, targets, chunk, y_CH);
     sums[0].add_(found.reported_C.sum());
     if (found.notes_CK.defined()) sums.narrow(0, 1, found.notes_CK.size(1)).add_(found.notes_CK.sum(0));
     dy_GH.index_copy_(0, place_C, ops::times(found.dlogits_CV, weights.output_VH));
     if (gradients.output_VH.defined())
       ops::accumulate_weight_gradient(gradients.output_VH, found.dlogits_CV, y_CH);
+    if (gradients.bias_K.defined()) {
+      const at::Tensor dlogits_V = found.dlogits_CV.sum(0, /*keepdim=*/false, gradients.bias_K.scalar_type());
+      at::Tensor(gradients.bias_K).add_(dlogits_V.div_(logit_divisor(context, weights)));
+    }
   });
   teacher_y_GH.reset();
   y_GH.reset();
@@ -266,14 +279,16 @@ at::Tensor head_losses(const LayerContext& context, const HeadParameters& weight
 HeadRows head_rows(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_SH,
                    const Targets& targets) {
   return {final_norm(context, weights, x_SH.index_select(0, targets.row_M)).y_TH, weights.output_VH,
-          weights.kind->cap};
+          weights.kind->cap, scaled_bias(context, weights)};
 }
 
 // Ranks give as many entries each, so those with fewer than the widest zeros behind theirs.
 at::Tensor head_logits(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_RH) {
   const int64_t tp = context.parallel.tp, vocabulary = weights.kind->output.rows();
   const ops::RmsNorm norm = final_norm(context, weights, x_RH);
-  const at::Tensor logits_RV = ops::wide_times_transposed(norm.y_TH, weights.output_VH);
+  at::Tensor logits_RV = ops::wide_times_transposed(norm.y_TH, weights.output_VH);
+  const at::Tensor bias_V = scaled_bias(context, weights);
+  if (bias_V.defined()) logits_RV.add_(bias_V);
   cap_logits(weights.kind->cap, logits_RV);
   if (tp == 1) return logits_RV;
   const int64_t widest = (vocabulary + tp - 1) / tp;

@@ -33,6 +33,7 @@ struct AddRoom {
   void operator()(const model::ShortConvolution& own) const { (*this)(own.heads); }
   void operator()(const model::Mlp&) const {}
   void operator()(const model::RoutedExperts&) const {}
+  void operator()(const model::LayerInput&) const {}
 };
 
 }  // namespace

@@ -76,6 +76,10 @@ void attend_more(const ops::AttentionInput& input, std::span<const ops::Attentio
   result.out_TND = result.out_TND.to(type);
 }
 
+const AttendedRows& rows_of(const RowLayout& layout, const ops::AttentionInput& input) {
+  return input.window > 0 ? layout.windowed : layout.attended;
+}
+
 // Puts the rows' keys and values where they stay, and attends to those before them too.
 ops::AttentionResult attend_cached(const RowLayout& layout, const ops::AttentionInput& input,
                                    const CachedKeys& cached) {
@@ -83,7 +87,7 @@ ops::AttentionResult attend_cached(const RowLayout& layout, const ops::Attention
   at::Tensor k_RKD = cached.k_RKD, v_RKD = cached.v_RKD;
   k_RKD.index_copy_(0, rows.row_T, input.k_TKD.narrow(0, 0, layout.tokens));
   v_RKD.index_copy_(0, rows.row_T, input.v_TKD.narrow(0, 0, layout.tokens));
-  ops::AttentionResult result = ops::attention(input, layout.attended.sequences);
+  ops::AttentionResult result = ops::attention(input, rows_of(layout, input).sequences);
   ops::AttentionInput on_cache = input;
   on_cache.k_TKD = k_RKD;
   on_cache.v_TKD = v_RKD;
@@ -95,10 +99,6 @@ ops::AttentionResult attend_cached(const RowLayout& layout, const ops::Attention
 CachedKeys of_run(const CachedKeys& cached, const HeadPart& part, const HeadPart& run) {
   const int64_t first = part.keys.begin + run.keys.begin, heads = run.keys.size();
   return {cached.k_RKD.narrow(1, first, heads), cached.v_RKD.narrow(1, first, heads)};
-}
-
-const AttendedRows& rows_of(const RowLayout& layout, const ops::AttentionInput& input) {
-  return input.window > 0 ? layout.windowed : layout.attended;
 }
 
 ops::AttentionResult attend_run(const HeadsAtWork& heads, const RowLayout& layout,

@@ -6,8 +6,10 @@
 
 #include "base/error.h"
 #include "layers/block.h"
+#include "layers/carried_rows.h"
 #include "layers/embedding.h"
 #include "layers/head.h"
+#include "layers/layer_embedding.h"
 #include "layers/number_head.h"
 #include "layers/row_norm.h"
 #include "model/layer.h"
@@ -15,10 +17,11 @@
 namespace sluice::layers {
 namespace {
 
-// Of an embedding whose rows have a norm.
+// Of an embedding whose rows have a norm, or which makes what layers take.
 struct EmbeddingState final : State {
-  at::Tensor x_SH;  // before it
-  std::vector<SavedRows> rows() override { return {{x_SH}}; }
+  at::Tensor x_SH;  // before the norm
+  LayerEmbeddingState by_layer;
+  std::vector<SavedRows> rows() override { return {{x_SH}, {by_layer.x_SH}, {by_layer.projected_SC}}; }
   // A backward has no parameters of the embedding at hand where lanes share them.
   at::Tensor norm_H, norm_bias_H;
 };
@@ -32,32 +35,50 @@ class EmbeddingOperation final : public Operation {
 
   StatePtr forward(Flow& flow, Purpose purpose) const override {
     flow.activation_SH = embedding_forward(context_, weights_, flow.id_T, flow.layout.position_T);
-    const std::optional<model::Norm>& norm = weights_.kind->norm;
-    if (!norm) return nullptr;
+    const model::Embedding& own = *weights_.kind;
+    if (!own.norm && !own.by_layer) return nullptr;
     auto state = std::make_unique<EmbeddingState>();
-    state->x_SH = std::move(flow.activation_SH);
-    flow.activation_SH = norm_rows(*norm, state->x_SH, vectors_of(weights_)).y_TH;
-    if (weights_.norm_H.defined()) state->norm_H = weights_.norm_H.clone();
-    if (weights_.norm_bias_H.defined()) state->norm_bias_H = weights_.norm_bias_H.clone();
+    if (own.norm) norm_forward(flow, *state);
+    if (own.by_layer) {
+      flow.layout.carried = std::make_shared<CarriedRows>();
+      flow.layout.carried->input_SC =
+          layer_embedding_forward(context_, weights_, flow.id_T, flow.activation_SH,
+                                  purpose == Purpose::kTrain ? &state->by_layer : nullptr);
+    }
     return purpose == Purpose::kTrain ? std::move(state) : nullptr;
   }
   StatePtr backward_input(Flow& flow, StatePtr saved) const override {
     if (saved != nullptr) {
       const auto& state = static_cast<EmbeddingState&>(*saved);
-      const model::Norm& norm = *weights_.kind->norm;
-      const NormVectors vectors{state.norm_H, state.norm_bias_H};
-      flow.gradient_SH = norm_rows_backward(norm, flow.gradient_SH, state.x_SH, vectors,
-                                            norm_rows(norm, state.x_SH, vectors).inverse_rms_T,
-                                            /*residual_TH=*/{}, vectors_of(gradients_))
-                             .dx_TH;
+      const at::Tensor& dinput_SC = weights_.kind->by_layer ? flow.layout.carried->dinput_SC : at::Tensor();
+      if (dinput_SC.defined()) {
+        layer_embedding_backward(context_, flow.id_T, state.by_layer, dinput_SC, gradients_,
+                                 flow.gradient_SH);
+      }
+      if (weights_.kind->norm) norm_backward(flow, state);
     }
     embedding_backward(context_, flow.id_T, flow.layout.position_T, flow.gradient_SH, gradients_);
     flow.gradient_SH = at::Tensor();
+    flow.layout.carried.reset();
     return nullptr;
   }
   void backward(Flow& flow, StatePtr saved) const override { backward_input(flow, std::move(saved)); }
 
  private:
+  void norm_forward(Flow& flow, EmbeddingState& state) const {
+    state.x_SH = std::move(flow.activation_SH);
+    flow.activation_SH = norm_rows(*weights_.kind->norm, state.x_SH, vectors_of(weights_)).y_TH;
+    if (weights_.norm_H.defined()) state.norm_H = weights_.norm_H.clone();
+    if (weights_.norm_bias_H.defined()) state.norm_bias_H = weights_.norm_bias_H.clone();
+  }
+  void norm_backward(Flow& flow, const EmbeddingState& state) const {
+    const model::Norm& norm = *weights_.kind->norm;
+    const NormVectors vectors{state.norm_H, state.norm_bias_H};
+    flow.gradient_SH = norm_rows_backward(norm, flow.gradient_SH, state.x_SH, vectors,
+                                          norm_rows(norm, state.x_SH, vectors).inverse_rms_T,
+                                          /*residual_TH=*/{}, vectors_of(gradients_))
+                           .dx_TH;
+  }
   static NormVectors vectors_of(const EmbeddingParameters& of) { return {of.norm_H, of.norm_bias_H}; }
 
   const LayerContext& context_;

@@ -73,7 +73,10 @@ EmbeddingParameters embedding_parameters(const OperationShards& shards) {
           shards.vector(model::roles::kEmbeddingNorm),
           shards.vector(model::roles::kEmbeddingNormBias),
           shards.tensor(model::roles::kPositions),
-          shards.tensor(model::roles::kTokenKinds)};
+          shards.tensor(model::roles::kTokenKinds),
+          shards.tensor(model::roles::kLayerEmbedding),
+          shards.tensor(model::roles::kLayerProjection),
+          shards.vector(model::roles::kLayerProjectionNorm)};
 }
 
 HeadParameters head_parameters(const OperationShards& shards) {

@@ -56,6 +56,8 @@ struct EmbeddingParameters {
   base::Interval vocabulary;  // the rows of the whole table that this rank holds
   at::Tensor norm_H, norm_bias_H;
   at::Tensor position_PH, kind_KH;  // added to all rows, of kinds the first; undefined: none
+  // Of embeddings by layer, whose table is cut as the other one; undefined: none.
+  at::Tensor layer_table_VC, layer_projection_CH, layer_norm_P;
 };
 
 struct HeadParameters {

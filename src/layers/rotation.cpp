@@ -25,6 +25,7 @@ void turn_heads(const at::Tensor& x_TND, model::Turning turning, const ops::Rota
 void grow_queries(const at::Tensor& q_TQ, const model::QueryGrowth& growth, const at::Tensor& position_T) {
   if (growth.beta == 0) return;
   const at::Tensor grown_T = position_T.to(at::kDouble)
+                                 .add_(growth.first)
                                  .div_(static_cast<double>(growth.positions))
                                  .floor_()
                                  .log1p_()

@@ -2,6 +2,8 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_softmax.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/maximum.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/sum.h>
 #include <ATen/ops/topk.h>
@@ -68,6 +70,52 @@ at::Tensor router_gradient(const model::Experts& experts, double floor, const at
   }
   if (dscore_SE.defined()) all_SE.add_(dscore_SE);
   return all_SE.sub_((all_SE * score_SE).sum(1, true)).mul_(score_SE);
+}
+
+at::Tensor router_logits(const at::Tensor& normed_SH, const at::Tensor& router_EH) {
+  return ops::wide_times_transposed(normed_SH, router_EH);
+}
+
+namespace {
+
+// Of each of a row's choices, the softmax that weighs it. `visit(choice, share_SE, index_S1)`.
+template <typename Visit>
+void for_each_choice(double jitter, const at::Tensor& logit_SE, const at::Tensor& id_SK, Visit visit) {
+  constexpr double kHidden = -std::numeric_limits<double>::infinity();
+  at::Tensor left_SE = logit_SE;  // without those that were chosen
+  for (int64_t choice = 0; choice < id_SK.size(1); ++choice) {
+    const at::Tensor index_S1 = id_SK.narrow(1, choice, 1).to(at::kLong);
+    const at::Tensor highest_S1 = logit_SE.gather(1, index_S1);
+    const at::Tensor relation_SE = (highest_S1 - logit_SE).div_(at::maximum(logit_SE.abs(), highest_S1));
+    const at::Tensor share_SE =
+        at::_softmax(left_SE.masked_fill(relation_SE > 2 * jitter, kHidden), 1, /*half_to_float=*/false);
+    visit(choice, share_SE, index_S1);
+    left_SE = left_SE.scatter(1, index_S1, kHidden);
+  }
+}
+
+}  // namespace
+
+at::Tensor sparse_mixer_weights(double jitter, const at::Tensor& logit_SE, const at::Tensor& id_SK) {
+  at::Tensor weight_SK = at::empty(id_SK.sizes(), logit_SE.options());
+  for_each_choice(jitter, logit_SE, id_SK,
+                  [&](int64_t choice, const at::Tensor& share_SE, const at::Tensor& index_S1) {
+                    weight_SK.narrow(1, choice, 1).copy_(share_SE.gather(1, index_S1));
+                  });
+  return weight_SK;
+}
+
+at::Tensor sparse_mixer_gradient(double jitter, const at::Tensor& logit_SE, const at::Tensor& id_SK,
+                                 const at::Tensor& dweight_SK, const at::Tensor& dscore_SE) {
+  at::Tensor dlogit_SE = at::zeros_like(logit_SE);
+  for_each_choice(
+      jitter, logit_SE, id_SK, [&](int64_t choice, const at::Tensor& share_SE, const at::Tensor& index_S1) {
+        const at::Tensor d_S1 = share_SE.gather(1, index_S1).mul_(dweight_SK.narrow(1, choice, 1));
+        dlogit_SE.scatter_add_(1, index_S1, d_S1).sub_(share_SE * d_S1);
+      });
+  if (!dscore_SE.defined()) return dlogit_SE;
+  const at::Tensor score_SE = at::_softmax(logit_SE, 1, /*half_to_float=*/false);
+  return dlogit_SE.add_((dscore_SE - (dscore_SE * score_SE).sum(1, true)).mul_(score_SE));
 }
 
 at::Tensor of_chosen(const at::Tensor& number_E, const at::Tensor& id_SK, const at::Tensor& like) {

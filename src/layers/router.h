@@ -31,6 +31,13 @@ at::Tensor router_gradient(const model::Experts& experts, double floor, const at
                            const at::Tensor& id_SK, const at::Tensor& dweight_SK,
                            const at::Tensor& dscore_SE = {});
 
+// Rows·routerᵀ themselves: the scores of SparseMixer (model::RoutedExperts::sparse_jitter).
+at::Tensor router_logits(const at::Tensor& normed_SH, const at::Tensor& router_EH);
+// The same two of SparseMixer. Which logits are near enough has no gradient.
+at::Tensor sparse_mixer_weights(double jitter, const at::Tensor& logit_SE, const at::Tensor& id_SK);
+at::Tensor sparse_mixer_gradient(double jitter, const at::Tensor& logit_SE, const at::Tensor& id_SK,
+                                 const at::Tensor& dweight_SK, const at::Tensor& dscore_SE = {});
+
 // The numbers of the experts that rows chose, in float (double for double). [S, K]
 at::Tensor of_chosen(const at::Tensor& number_E, const at::Tensor& id_SK, const at::Tensor& like);
 // Adds to each expert's number those of the rows that chose it.

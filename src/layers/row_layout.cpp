@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "model/engine_step_rows.h"
+#include "model/layer_of.h"
 #include "ops/device.h"
 
 namespace sluice::layers {
@@ -34,6 +35,23 @@ std::vector<int64_t> lengths_of(const std::vector<PieceSpan>& pieces) {
   return lengths;
 }
 
+// Pieces as attention by chunks of positions sees them, cut where a chunk ends; else as they are.
+std::vector<PieceSpan> in_chunks(const std::vector<PieceSpan>& pieces, const Reach& reach) {
+  if (!reach.chunked) return pieces;
+  std::vector<PieceSpan> cut;
+  for (PieceSpan left : pieces) {
+    while (left.length > 0) {
+      PieceSpan next = left;
+      next.chunk = left.begin / reach.window;
+      next.length = std::min(left.length, (next.chunk + 1) * reach.window - left.begin);
+      cut.push_back(next);
+      left.begin += next.length;
+      left.length -= next.length;
+    }
+  }
+  return cut;
+}
+
 RecurrentRows recurrent_rows_of(const RingSpans& ring, int64_t rows, const Reach& reach,
                                 const at::Device& device) {
   return recurrent_rows(lengths_of(ring.lanes[static_cast<size_t>(ring.lane)]), rows, reach.convolution, ring,
@@ -45,7 +63,11 @@ void attend_alone(const std::vector<PieceSpan>& pieces, const Reach& reach, cons
                   RowLayout& layout) {
   layout.attended = {packed(pieces, device), prefix_blocks(pieces), {}};
   if (reach.window == 0) return;
-  layout.windowed = {layout.attended.sequences, prefix_blocks_in_window(pieces, reach.window), {}};
+  const std::vector<PieceSpan> seen = in_chunks(pieces, reach);
+  layout.windowed = {
+      reach.chunked ? ops::packed_sequences(lengths_of(seen), device) : layout.attended.sequences,
+      prefix_blocks_in_window(seen, reach.window),
+      {}};
 }
 
 RowLayout rows_of(const std::vector<PieceSpan>& pieces, int tp, const at::Device& device) {
@@ -169,7 +191,7 @@ RingSpans ring_of_groups(const LanePartSpans& micro_batch, std::vector<std::vect
 }  // namespace
 
 Reach reach_of(const model::Shape& shape) {
-  return {shape.window, shape.recurrent.convolution,
+  return {shape.window, model::attends_by_chunks(shape), shape.recurrent.convolution,
           shape.causal ? AttentionMask::kCausal : AttentionMask::kFull};
 }
 
@@ -252,13 +274,27 @@ RowLayout cp_row_layout(const LanePartSpans& micro_batch, int tp, const at::Devi
                      row_transfers(ring, strategy::schedule_of(micro_batch.exchange, lanes, in_node))};
   if (reach.window == 0) return layout;
   // Positions count, so pieces stand apart.
-  layout.windowed = {ops::packed_sequences(lengths_of(attending), device),
-                     blocks_in_window(attending, reach.window, reach.mask),
-                     window_row_transfers(ring, reach.window)};
+  RingSpans seen = ring;
+  for (std::vector<PieceSpan>& pieces : seen.lanes) pieces = in_chunks(pieces, reach);
+  const std::vector<PieceSpan>& own_seen = seen.lanes[static_cast<size_t>(seen.lane)];
+  layout.windowed = {ops::packed_sequences(lengths_of(own_seen), device),
+                     blocks_in_window(own_seen, reach.window, reach.mask),
+                     window_row_transfers(seen, reach.window)};
   return layout;
 }
 
 namespace {
+
+// The first position that a piece's first row sees in a window; it sees furthest back.
+int64_t first_seen(int64_t begin, const Reach& reach) {
+  return reach.chunked ? begin / reach.window * reach.window : begin + 1 - reach.window;
+}
+// Of a piece's rows those that may see what stands before it in a window.
+base::Interval seeing_before(base::Interval queries, int64_t begin, const Reach& reach) {
+  if (!reach.chunked) return queries;
+  const int64_t left = reach.window - begin % reach.window;  // of the first row's chunk
+  return {queries.begin, std::min(queries.end, queries.begin + left)};
+}
 
 struct Slot {
   int64_t of_text = 0;
@@ -294,18 +330,26 @@ RowLayout cached_row_layout(const std::vector<CachedPiece>& pieces, const KvCach
       for (int64_t own = rows.begin; own < rows.end; ++own) written.push_back(own);
     }
     const base::Interval queries{row, row + piece.length};
+    const base::Interval seeing = seeing_before(queries, piece.begin, reach);
     int64_t position = 0;
     for (const base::Interval& keys : piece.before) {
       const ops::AttentionBlock block{queries, keys, piece.begin - position};
       cached.before.push_back(block);
       position += keys.size();
-      // The first row sees furthest back.
-      if (position > piece.begin + 1 - reach.window) cached.before_in_window.push_back(block);
+      const int64_t hidden =
+          std::clamp<int64_t>(first_seen(piece.begin, reach) - (position - keys.size()), 0, keys.size());
+      if (hidden == keys.size() || reach.window == 0) continue;
+      const int64_t shown = reach.chunked ? hidden : 0;
+      cached.before_in_window.push_back(
+          {seeing, {keys.begin + shown, keys.end}, piece.begin - (position - keys.size()) - shown});
     }
     row += piece.length;
   }
   RowLayout layout = rows_of(spans, tp, device);
   layout.attended.sequences = packed(spans, device);
+  layout.windowed.sequences = reach.chunked
+                                  ? ops::packed_sequences(lengths_of(in_chunks(spans, reach)), device)
+                                  : layout.attended.sequences;
   cached.row_T = ops::to_device(written, device);
   layout.cached = std::move(cached);
   if (reach.convolution > 0) add_states(layout, spans, slots, reach, device);
@@ -375,6 +419,9 @@ std::vector<base::Interval> computed_rows(int64_t rows, int64_t lanes, bool has_
 RowLayout kv_block_row_layout(const std::vector<KvBlockPiece>& pieces, const CacheLanes& lanes,
                               const KvCache& cache, int tp, const at::Device& device, const Reach& reach) {
   SLUICE_ASSERT(lanes.members.size() > 1, "a cache of one lane");
+  if (reach.chunked)
+    throw base::InputError(
+        "attention by chunks is generated where one lane has the cache: give a strategy without lanes");
   LanePages pages(lanes, reach.window);
   CacheOfLanes of{.members = lanes.members, .own = lanes.own};
   for (const KvBlockPiece& piece : pieces) {

@@ -18,6 +18,7 @@
 namespace sluice::layers {
 
 class KvCache;
+struct CarriedRows;
 
 // The rows that a lane attends with: the micro-batch's, or where heads are exchanged those of its head group.
 struct AttendedRows {
@@ -78,7 +79,7 @@ struct DispatchedRows {
 };
 
 // Pieces lie end to end without padding; at most tp - 1 inert rows follow, so that every TP rank holds as
-// many rows. Immutable once made; shared by all layers of a stage.
+// many rows. Immutable once made, but for what is carried; shared by all layers of a stage.
 struct RowLayout {
   at::Tensor position_T;  // int64 [rows] on the layers' device; inert rows 0
   int64_t tokens = 0;
@@ -94,8 +95,9 @@ struct RowLayout {
   RecurrentRows recurrent;
   SequenceRows sequences;
   CachedRows cached;
-  DispatchedRows dispatched;  // where lanes divide experts between them
-  int64_t longest = 0;        // one past the largest position: rotary tables must reach so far
+  DispatchedRows dispatched;             // where lanes divide experts between them
+  std::shared_ptr<CarriedRows> carried;  // null: nothing yet
+  int64_t longest = 0;                   // one past the largest position: rotary tables must reach so far
 
   // With which the lane attends, whatever heads they have.
   int64_t attending_rows() const { return heads.exchanges() ? heads.rows() + (own ? own->tokens : 0) : rows; }
@@ -104,6 +106,7 @@ struct RowLayout {
 // How far a model's layers see, which is what layouts are made for.
 struct Reach {
   int64_t window = 0;       // of attention that has one; 0: there is none
+  bool chunked = false;     // as model::Attention
   int64_t convolution = 0;  // of recurrent layers, its width; 0: there are none
   AttentionMask mask = AttentionMask::kCausal;
 };

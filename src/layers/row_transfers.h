@@ -21,9 +21,12 @@ struct PieceSpan {
   // family. Positions of branches follow the prefix's. -1: of none.
   int family = -1;
   bool branch = false;
+  // Of attention by chunks of positions, which one of its sequence; -1: chunks don't count.
+  int64_t chunk = -1;
 
   // Whether its tokens see the other's, as far as these stand before them.
   bool sees(const PieceSpan& other) const {
+    if (chunk != other.chunk) return false;
     if (branch && !other.branch && family == other.family) return true;
     return shared >= 0 && shared == other.shared;
   }

@@ -259,7 +259,7 @@ at::Tensor twin_turned(const model::Shape& shape, const at::Tensor& x, int64_t l
 
 // Queries [heads, length, dimension] as they grow with their positions.
 at::Tensor twin_grown(const model::QueryGrowth& growth, const at::Tensor& q) {
-  const auto& [beta, positions] = growth;
+  const auto& [beta, positions, first] = growth;
   const at::Tensor eras =
       at::floor(at::arange(q.size(1), at::kDouble) / static_cast<double>(positions)).view({1, -1, 1});
   return q * (1 + beta * at::log(1 + eras));

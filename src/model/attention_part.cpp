@@ -14,6 +14,7 @@ std::vector<std::string> names_of_in(const Attention& own, std::string_view what
   std::vector<std::string> names;
   for (const char* name : {"q", "k", "v"}) {
     if (*name == 'v' && own.keys_are_values) continue;
+    if (*name != 'q' && !own.makes_keys()) continue;
     names.push_back(base::text("self_attn.", name, "_proj.", std::string(what)));
   }
   if (own.gated && own.gates_apart) names.push_back(base::text("self_attn.gate_proj.", std::string(what)));
@@ -31,8 +32,8 @@ Weight head_norm(std::string_view role, std::string_view tensor, const Attention
 
 Part attention_part(const Attention& own, int64_t hidden, const Biases& biases) {
   const RowGroup q{own.heads * own.head_dim, own.heads}, kv{own.kv_heads * own.head_dim, own.kv_heads};
-  std::vector<RowGroup> groups{q, kv};
-  if (!own.keys_are_values) groups.push_back(kv);
+  std::vector<RowGroup> groups{q};
+  if (own.makes_keys()) groups.insert(groups.end(), own.keys_are_values ? 1 : 2, kv);
   if (own.gated && own.gates_apart) groups.push_back(own.gates_of_heads ? RowGroup{own.heads, own.heads} : q);
   if (own.gated && !own.gates_apart) groups[0] = {2 * q.rows, own.heads, {own.head_dim, own.head_dim}};
   Part part{.mixer = own};
@@ -41,7 +42,7 @@ Part attention_part(const Attention& own, int64_t hidden, const Biases& biases) 
   if (biases.in) w.push_back(vector(roles::kQkvBias, names_of_in(own, "bias"), groups, Start::kZero));
   if (own.head_norm != QkNorm::kNone && own.head_norm_style.weights) {
     w.push_back(head_norm(roles::kQNorm, "self_attn.q_norm.weight", own, q));
-    w.push_back(head_norm(roles::kKNorm, "self_attn.k_norm.weight", own, kv));
+    if (own.makes_keys()) w.push_back(head_norm(roles::kKNorm, "self_attn.k_norm.weight", own, kv));
   }
   if (own.sinks)
     w.push_back(vector(roles::kSinks, {"self_attn.sinks"}, {{own.heads, own.heads}}, Start::kZero));
@@ -56,9 +57,11 @@ MixerFigures figures_of(const Attention& own, const Part&, const AtWork& at) {
   const int64_t heads = at.of_rank(own.heads), q = heads * own.head_dim;
   // Key heads are not cut below one: with more ranks than heads, several ranks hold the same one.
   const int64_t block = 2 * std::max<int64_t>(1, own.kv_heads / at.tp) * own.head_dim, qkv = q + block;
-  const bool norms = own.head_norm != QkNorm::kNone;
-  const int64_t values = own.normed_values ? block / 2 : 0, again = own.keys_are_values ? block / 2 : 0;
-  const int64_t unnormed = norms ? q + block / 2 + values : 0, gate = own.gated ? q : 0;
+  const bool norms = own.head_norm != QkNorm::kNone, makes = own.makes_keys();
+  const int64_t values = own.normed_values && makes ? block / 2 : 0;
+  // Beside the product: values from keys, or keys and values that another layer made.
+  const int64_t again = !makes ? block : own.keys_are_values ? block / 2 : 0;
+  const int64_t unnormed = norms ? q + (makes ? block / 2 : 0) + values : 0, gate = own.gated ? q : 0;
   const int64_t all_q = own.heads * own.head_dim, all_kv = own.kv_heads * own.head_dim;
   const int64_t e = at.element,
                 wide = at.statistic / e;  // of an accumulator, as elements
@@ -70,12 +73,16 @@ MixerFigures figures_of(const Attention& own, const Part&, const AtWork& at) {
   // case.
   f.saved.own = (unnormed + q + again) * e + heads * at.statistic;
   f.border.own = (q + (own.gates_of_heads ? heads : gate)) * e + heads * at.statistic;
+  if (own.sharing == KeySharing::kLends) {  // a copy for later layers
+    f.saved.own += block * e;
+    f.border.own += block * e;
+  }
   // Queries, normed in a copy; in the backward with their gradients before and behind the norm. Queries and
   // gates as one product beside what they are parted into; backward their gradients likewise.
   // Neighbours that turn are put apart in a copy; a query's growth is a number a row.
   const bool parts = own.turning == Turning::kNeighbours && own.rope;
   const int64_t grown = own.growth.beta != 0 ? 4 * int64_t{sizeof(double)} : 0;
-  const int64_t shared = own.keys_are_values ? q + again : 0;  // the product beside its keys as values
+  const int64_t shared = again > 0 ? q + again : 0;  // the product beside what is joined to it
   f.forward = ((norms ? q : 0) + (parts ? q + block / 2 : 0) + 4 * gate + shared) * e + grown;
   const int64_t gating = (own.gated ? qkv + 3 * gate : 0) + shared;
   // Gradients take the places of queries, keys and values.
@@ -92,6 +99,11 @@ MixerFigures figures_of(const Attention& own, const Part&, const AtWork& at) {
       e * (at.gathered + gating + q + qkv + (4 + wide) * block + (wide > 1 ? block + wide * q : 0)) + grown;
   // Through a window rows of two steps come and go, then gradients of them, and the lane's own stay wide.
   if (own.window > 0) f.ring_backward += e * (2 + wide) * block;
+  // Gradients of shared keys and values, and their sum.
+  if (own.sharing != KeySharing::kOwn) {
+    f.backward += 2 * block * e;
+    f.ring_backward += 2 * block * e;
+  }
   // Keys and values of all tokens, also where a window sees the last ones alone.
   f.cache.token = block * e;
   return f;

@@ -224,8 +224,14 @@ std::vector<Parameter> parameters_of(const Embedding& embedding) {
   for (const std::optional<Weight>& rows : {embedding.positions, embedding.kinds}) {
     if (rows) all.push_back(parameter_of(*rows));
   }
-  if (!embedding.norm) return all;
-  for (const Weight& weight : embedding.norm->weights) all.push_back(parameter_of(weight));
+  if (embedding.norm) {
+    for (const Weight& weight : embedding.norm->weights) all.push_back(parameter_of(weight));
+  }
+  if (embedding.by_layer) {
+    for (const Weight& weight : {embedding.by_layer->table, embedding.by_layer->projection})
+      all.push_back(parameter_of(weight));
+    for (const Weight& weight : embedding.by_layer->norm.weights) all.push_back(parameter_of(weight));
+  }
   return all;
 }
 

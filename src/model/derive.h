@@ -90,12 +90,14 @@ MixerFigures figures_of(const Kda& own, const Part& part, const AtWork& at);
 MixerFigures figures_of(const ShortConvolution& own, const Part& part, const AtWork& at);
 MixerFigures figures_of(const Mlp& own, const Part& part, const AtWork& at);
 MixerFigures figures_of(const RoutedExperts& own, const Part& part, const AtWork& at);
+MixerFigures figures_of(const LayerInput& own, const Part& part, const AtWork& at);
 
 std::string tp_fault_of(const Attention& own, int tp);
 std::string tp_fault_of(const LatentAttention& own, int tp);
 std::string tp_fault_of(const StateHeads& own, int tp);
 std::string tp_fault_of(const Mlp& own, int tp);
 std::string tp_fault_of(const RoutedExperts& own, int tp);
+std::string tp_fault_of(const LayerInput& own, int tp);
 
 // Whether one product gives what a recurrence takes apart: its rows lie as files have them.
 bool is_parted(const Part& part);

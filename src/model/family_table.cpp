@@ -26,7 +26,7 @@ Json small_config() {
     "hidden_size": 64, "num_hidden_layers": 4, "vocab_size": 64, "num_attention_heads": 4, "num_heads": 4,
     "num_key_value_heads": 4, "head_dim": 32, "intermediate_size": 64, "q_lora_rank": 8, "kv_lora_rank": 8,
     "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8, "n_groups": 1, "state_size": 8,
-    "shared_intermediate_size": 64, "mamba_n_heads": 4, "num_experts": 4, "num_local_experts": 4,
+    "shared_intermediate_size": 64, "intermediate_size_mlp": 64, "mamba_n_heads": 4, "num_experts": 4, "num_local_experts": 4,
     "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
     "shared_expert_intermediate_size": 16, "moe_num_experts": 4, "moe_k": 2,
     "moe_shared_expert_intermediate_size": 16, "hidden_size_per_layer_input": 0, "enable_moe_block": true,

@@ -38,7 +38,16 @@ std::string Kind::tp_fault(int tp) const {
 // Logits, and cross-entropy that reads them for the maximum and the sum and rewrites them as gradients.
 TokenWork Kind::work() const {
   if (layer() != nullptr) return work_of(*layer(), parameters_);
-  if (embedding() != nullptr) return {.elements = 2 * embedding()->table.columns, .collectives = 1};
+  if (embedding() != nullptr) {
+    TokenWork work{.elements = 2 * embedding()->table.columns, .collectives = 1};
+    if (const auto& by_layer = embedding()->by_layer) {
+      work.products = by_layer->columns() * embedding()->table.columns;
+      if (by_layer->projection.trained) work.trained = work.products;
+      work.elements += 8 * by_layer->columns();
+      work.collectives = 2;
+    }
+    return work;
+  }
   const Weight& output = head()->output;
   int64_t products = output.rows() * output.columns, trained = output.trained ? products : 0;
   if (head()->neck) {
@@ -53,10 +62,22 @@ TokenWork Kind::work() const {
 TokenBytes Kind::bytes(const Cut& cut, int64_t element_bytes) const {
   if (layer() != nullptr) return bytes_of(*layer(), parameters_, cut, element_bytes);
   if (embedding() != nullptr) {
-    if (!embedding()->norm) return {};
+    const auto of_rank = [&](int64_t width) { return (element_bytes * width + cut.tp - 1) / cut.tp; };
+    const int64_t row = of_rank(embedding()->table.columns);
+    TokenBytes bytes;
     // Its rows before the norm stay, and nothing makes them again.
-    const int64_t row = (element_bytes * embedding()->table.columns + cut.tp - 1) / cut.tp;
-    return {.saved = row, .recompute_input = row, .forward = row, .backward = 3 * row};
+    if (embedding()->norm)
+      bytes = {.saved = row, .recompute_input = row, .forward = row, .backward = 3 * row};
+    if (const auto& by_layer = embedding()->by_layer) {
+      // Likewise what is normed for each layer, beside what layers take of it; a row of all columns comes
+      // from the table, and its gradient goes there.
+      const int64_t all = of_rank(by_layer->columns());
+      bytes.saved += row + 2 * all;
+      bytes.recompute_input = bytes.saved;
+      bytes.forward += element_bytes * by_layer->columns() + 3 * all;
+      bytes.backward += element_bytes * by_layer->columns() + 4 * all + 2 * row;
+    }
+    return bytes;
   }
   return {.forward = element_bytes * 4 * head()->output.columns};
 }

@@ -17,10 +17,12 @@ namespace sluice::model {
 // Which dimensions of a head turn together, and which way: i with i + width ÷ 2; the same, backwards; or
 // neighbours.
 enum class Turning : uint8_t { kHalves, kHalvesBackwards, kNeighbours };
-// Queries at position p times 1 + beta · ln(1 + ⌊p ÷ positions⌋), which keeps scores of long sequences sharp.
+// Queries at position p times 1 + beta · ln(1 + ⌊(p + first) ÷ positions⌋), which keeps scores of long
+// sequences sharp.
 struct QueryGrowth {
   double beta = 0;  // 0: queries stay
   int64_t positions = 8192;
+  int64_t first = 0;
   bool operator==(const QueryGrowth&) const = default;
 };
 // The order of the norms of heads and of their rotation, and whether these norms have weights.
@@ -38,11 +40,16 @@ struct Norm {
   bool operator==(const Norm&) const = default;
 };
 
+// Keys and values that layers share: one layer lends what it made, later ones of the same slot attend to it
+// in place of their own.
+enum class KeySharing : uint8_t { kOwn, kLends, kBorrows };
+
 // Mixers: the arithmetic between a part's products.
 
 struct Attention {
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
   int64_t window = 0;        // tokens up to its own that a query sees, its own included; 0: all
+  bool chunked = false;      // these are those since the last position that the window divides
   std::optional<Rope> rope;  // none: positions turn nothing
   int64_t rotated = 0;       // of a head's dimensions, those that positions turn: the first
   double scale = 1;          // of scores
@@ -59,6 +66,9 @@ struct Attention {
   bool gates_of_heads = false;  // and are one number a head
   bool sinks = false;           // each query head has one more score, which no value goes with
   bool causal = true;           // else a query sees as far behind itself as before itself
+  KeySharing sharing = KeySharing::kOwn;
+  size_t key_slot = 0;  // of shared keys and values, below kKeySlots (model/border_rows.h)
+  bool makes_keys() const { return sharing != KeySharing::kBorrows; }
   bool operator==(const Attention&) const = default;
 };
 
@@ -132,6 +142,7 @@ struct Gate {
   Activation activation = Activation::kSilu;
   double slope = 1, limit = 0;  // of kClampedSilu
   bool gated = true;
+  bool weighs_input = false;  // of experts: visits' weights multiply what goes in, not what comes out
   bool operator==(const Gate&) const = default;
 };
 struct Mlp {
@@ -148,12 +159,22 @@ struct RoutedExperts {
   // The router takes the part's rows by a norm of its own, times a vector and the rows' width^-1/2; 0: the
   // rows that the experts take.
   double router_norm_eps = 0;
+  // Liu et al., GRIN (SparseMixer), 2024: the k-th choice is weighed by a softmax of the logits of those that
+  // are not chosen yet and are within 2 · sparse_jitter of the highest, in relation; 0: not so.
+  double sparse_jitter = 0;
   bool expert_scales = false;  // each expert has a number that its weights are multiplied with
   bool operator==(const RoutedExperts&) const = default;
 };
 
+// act(x·wᵀ) times the layer's own columns of what the embedding made for all layers (Embedding::by_layer).
+struct LayerInput {
+  int64_t width = 0;
+  Activation activation = Activation::kGeluTanh;
+  bool operator==(const LayerInput&) const = default;
+};
+
 using Mixer = std::variant<Attention, LatentAttention, DeltaRule, Mamba2, Gla, Kda, ShortConvolution, Mlp,
-                           RoutedExperts>;
+                           RoutedExperts, LayerInput>;
 
 // What the results of an in-product are multiplied with, group by group of its rows.
 struct GroupFactors {
@@ -185,11 +206,24 @@ struct Layer {
   bool operator==(const Layer&) const = default;
 };
 
+// Embeddings by layer: beside its row a token has one for each layer, which that layer's LayerInput takes:
+// scale · (norm(projection · row) + table_scale · table[token]), each layer's columns normed on their own.
+struct LayerEmbedding {
+  int64_t layers = 0, width = 0;  // of one layer
+  Weight table;                   // [vocabulary, layers · width]
+  Weight projection;              // whole on every TP rank
+  Norm norm;                      // the same of all layers
+  double table_scale = 1, projection_scale = 1, scale = 1;
+  int64_t columns() const { return layers * width; }
+  bool operator==(const LayerEmbedding&) const = default;
+};
+
 struct Embedding {
   Weight table;
   std::optional<Weight> positions, kinds;  // whole on every TP rank; of kinds the first row is used
   double scale = 1;
   std::optional<Norm> norm;
+  std::optional<LayerEmbedding> by_layer = {};
   bool operator==(const Embedding&) const = default;
 };
 
@@ -206,12 +240,12 @@ struct Head {
   HeadKind kind = HeadKind::kVocabulary;
   Pooling pooling = Pooling::kLast;
   Norm norm;
-  std::optional<Neck> neck;  // in front of `output`
-  Weight output;             // of tied embeddings their table; of kRows without rows
-  std::optional<Weight> bias;
-  bool tied = false;   // `output` is not the head's own
-  double divisor = 1;  // of logits
-  double cap = 0;      // logits become c·tanh(x/c); 0: they stay
+  std::optional<Neck> neck;    // in front of `output`
+  Weight output;               // of tied embeddings their table; of kRows without rows
+  std::optional<Weight> bias;  // of logits, or of numbers
+  bool tied = false;           // `output` is not the head's own
+  double divisor = 1;          // of logits
+  double cap = 0;              // logits become c·tanh(x/c); 0: they stay
   // Whether its results are logits of a vocabulary, which TP ranks divide; those of others are few.
   bool is_vocabulary() const { return kind == HeadKind::kVocabulary; }
   bool operator==(const Head&) const = default;

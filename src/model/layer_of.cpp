@@ -174,22 +174,34 @@ Weight vocabulary(const Shape& shape, std::string_view role, const char* tensor)
 
 }  // namespace
 
-void change_layers(Shape& shape, const std::function<void(const BlockType& type, Layer& layer)>& change) {
-  std::vector<std::pair<BlockType, BlockType>> made;  // of types
+void change_each_layer(
+    Shape& shape, const std::function<void(int64_t index, const BlockType& type, Layer& layer)>& change) {
+  std::vector<std::shared_ptr<const Layer>> made;  // each value once
   if (shape.block_types.empty())
     shape.block_types.assign(static_cast<size_t>(shape.layers), shape.block_type(0));
-  for (BlockType& type : shape.block_types) {
-    auto found = std::ranges::find(made, type, &std::pair<BlockType, BlockType>::first);
-    if (found == made.end()) {
-      BlockType changed = type;
-      Layer layer = type.own.value ? *type.own.value : usual_layer(shape, type);
-      change(type, layer);
-      changed.own.value = std::make_shared<const Layer>(std::move(layer));
-      made.emplace_back(type, std::move(changed));
-      found = std::prev(made.end());
-    }
-    type = found->second;
+  for (int64_t index = 0; index < shape.layers; ++index) {
+    BlockType& type = shape.block_types[static_cast<size_t>(index)];
+    Layer layer = type.own.value ? *type.own.value : usual_layer(shape, type);
+    change(index, type, layer);
+    auto found = std::ranges::find_if(made, [&](const auto& other) { return *other == layer; });
+    if (found == made.end()) found = made.insert(made.end(), std::make_shared<const Layer>(std::move(layer)));
+    type.own.value = *found;
   }
+}
+
+void change_layers(Shape& shape, const std::function<void(const BlockType& type, Layer& layer)>& change) {
+  change_each_layer(shape, [&](int64_t, const BlockType& type, Layer& layer) { change(type, layer); });
+}
+
+bool attends_by_chunks(const Shape& shape) {
+  for (const BlockType& type : shape.block_types) {
+    if (!type.windowed || !type.own.value) continue;
+    for (const Part& part : type.own.value->parts) {
+      const auto* const own = std::get_if<Attention>(&part.mixer);
+      if (own != nullptr) return own->chunked;
+    }
+  }
+  return false;
 }
 
 void replace_part(const Shape& shape, Part& part, Part made) {
@@ -256,6 +268,16 @@ namespace {
 
 constexpr int64_t kTokenKinds = 2;  // first and second text, of which Sluice's texts are the first
 
+// The width of what each layer takes of embeddings by layer, 0: nothing.
+int64_t layer_input_width(const Shape& shape) {
+  const auto own = shape.block_types.empty() ? nullptr : shape.block_types.front().own.value;
+  if (own == nullptr) return 0;
+  for (const Part& part : own->parts) {
+    if (const auto* const input = std::get_if<LayerInput>(&part.mixer)) return input->width;
+  }
+  return 0;
+}
+
 }  // namespace
 
 Embedding embedding_of(const Shape& shape) {
@@ -273,6 +295,11 @@ Embedding embedding_of(const Shape& shape) {
     embedding.norm = norm({roles::kEmbeddingNorm, roles::kEmbeddingNormBias}, "model.embed_norm.weight",
                           shape.hidden, shape.norm, shape.norm_eps, shape.norm_offset);
     for (Weight& weight : embedding.norm->weights) own.push_back(&weight);
+  }
+  if (const int64_t width = layer_input_width(shape); width > 0) {
+    embedding.by_layer = layer_embedding(shape.layers, width, shape.hidden, shape.vocab, shape.norm_eps);
+    own.insert(own.end(), {&embedding.by_layer->table, &embedding.by_layer->projection});
+    for (Weight& weight : embedding.by_layer->norm.weights) own.push_back(&weight);
   }
   for (Weight* const weight : own) name_tensors(shape, *weight);
   freeze(shape.frozen_embedding, own);
@@ -308,6 +335,10 @@ void add_output(const Shape& shape, Head& head) {
   }
   head.output =
       shape.ties_head() ? embedding_of(shape).table : vocabulary(shape, roles::kHead, "lm_head.weight");
+  if (style.bias) {
+    head.bias = vector(roles::kScoreBias, {"lm_head.bias"}, {{shape.vocab, shape.vocab}}, Start::kZero);
+    head.bias->adapts = false;
+  }
   head.divisor = shape.logit_divisor;
   head.cap = shape.logit_cap;
 }

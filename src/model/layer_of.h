@@ -13,8 +13,13 @@ Layer usual_layer(const Shape& shape, const BlockType& type);
 // Gives each layer a definition of its own, its type's usual one as `change` leaves it: for what no member of
 // the shape says.
 void change_layers(Shape& shape, const std::function<void(const BlockType& type, Layer& layer)>& change);
+// The same by layer of the model.
+void change_each_layer(Shape& shape,
+                       const std::function<void(int64_t index, const BlockType& type, Layer& layer)>& change);
 // The same of attention's values alone.
 void change_attention(Shape& shape, const std::function<void(Attention& own)>& change);
+// Whether windows are chunks of positions (Attention::chunked): then all layers' are.
+bool attends_by_chunks(const Shape& shape);
 // Puts another mixer and its weights between a part's norms, under the family's names.
 void replace_part(const Shape& shape, Part& part, Part made);
 // Puts a part beside the first of a layer, whose norm it then shares.

@@ -80,6 +80,9 @@ Part kda_part(const Kda& own, int64_t hidden);
 Part short_convolution_part(const ShortConvolution& own, int64_t hidden, ConvolutionBias bias);
 Part mlp_part(const Mlp& own, int64_t hidden, const Biases& biases);
 Part experts_part(const RoutedExperts& own, int64_t hidden);
+Part layer_input_part(const LayerInput& own, int64_t hidden);
+// `eps`: of the norm of one layer's columns.
+LayerEmbedding layer_embedding(int64_t layers, int64_t width, int64_t hidden, int64_t vocab, double eps);
 // Experts of a part remember their loads from now on.
 void add_loads(RoutedExperts& own, Part& part);
 

@@ -143,6 +143,7 @@ MixerFigures figures_of(const RoutedExperts& routed, const Part& part, const AtW
   // own norm gives.
   const int64_t biased = (own.biases ? 2 * scores : 0) + (own.corrected ? scores : 0) +
                          (own.groups > 1 ? 2 * scores : 0) + (routed.expert_scales ? 2 * scores : 0) +
+                         (routed.sparse_jitter > 0 ? 6 * scores : 0) +
                          (routed.router_norm_eps > 0 ? 4 * at.shard * e : 0);
   MixerFigures f{.makes_out_again = false};
   // Biases of what experts give are a product with every row's weights of all experts.
@@ -167,6 +168,10 @@ MixerFigures figures_of(const RoutedExperts& routed, const Part& part, const AtW
   const bool adapted = std::ranges::any_of(
       part.weights, [](const Weight& weight) { return weight.experts > 0 && !weight.adapters.empty(); });
   if (adapted && !at.travels) f.backward += hidden * e;
+  if (routed.gate.weighs_input) {  // gate and up with their weights, of which dispatched rows have a bound
+    f.forward += 2 * widest * e;
+    f.backward += 4 * widest * e;
+  }
   f.ring_backward = f.backward;
   f.released = 2 * kept * e;
   return f;

@@ -2,17 +2,24 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
+#include <cstdint>
+#include <map>
 #include <string>
+#include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "model/border_rows.h"
 #include "model/hugging_face.h"
 #include "model/layer.h"
 #include "model/layer_of.h"
 #include "model/parameters.h"
+#include "model/program.h"
 #include "model/tuning.h"
 
 namespace sluice::model {
@@ -260,13 +267,165 @@ TEST(OwnLayers, Gemma4WithoutExpertsHasAnMlp) {
   EXPECT_TRUE(layer.parts[1].behind && !layer.joint && layer.scalar);
 }
 
-TEST(OwnLayers, Gemma4RefusesOtherModels) {
-  const Json config = tiny_gemma4();
-  expect_own_fault(config, "hidden_size_per_layer_input", 32, "hidden_size_per_layer_input is 32");
+Json tiny_gemma4_e() {
+  return tiny("gemma4_text", {{"num_hidden_layers", 6},
+                              {"hidden_size_per_layer_input", 8},
+                              {"vocab_size_per_layer_input", 96},
+                              {"num_kv_shared_layers", 3},
+                              {"global_head_dim", 24},
+                              {"use_double_wide_mlp", true},
+                              {"layer_types",
+                               {"sliding_attention", "sliding_attention", "full_attention",
+                                "sliding_attention", "sliding_attention", "full_attention"}}});
+}
+
+TEST(OwnLayers, Gemma4EHasEmbeddingsByLayer) {
+  const Shape shape = read_own(tiny_gemma4_e());
+  const ParameterTable table = parameter_table(shape);
+  std::map<std::string_view, std::pair<int64_t, int64_t>> sizes;
+  for (const Parameter& own : table.embedding().parameters) sizes[own.role] = {own.rows, own.columns};
+  EXPECT_EQ(sizes["layer_embedding"], std::pair(int64_t{96}, int64_t{48}));
+  EXPECT_EQ(sizes["layer_projection"], std::pair(int64_t{48}, int64_t{64}));
+  EXPECT_EQ(sizes["layer_projection_norm"], std::pair(int64_t{8}, int64_t{1}));
+  const Layer layer = layer_at(shape, 5);
+  ASSERT_EQ(layer.parts.size(), 3);
+  EXPECT_EQ(std::get<LayerInput>(layer.parts[2].mixer).width, 8);
+  EXPECT_TRUE(!layer.parts[2].before && layer.parts[2].behind);
+  for (const char* tensor : {"per_layer_input_gate.weight[8,64]", "per_layer_projection.weight[64,8]",
+                             "post_per_layer_input_norm.weight[64]"})
+    EXPECT_THAT(tensors_at(shape, 5), Contains(tensor));
+}
+
+TEST(OwnLayers, Gemma4ESharesKeysOfTheLastLayersThatMakeThem) {
+  const Shape shape = read_own(tiny_gemma4_e());
+  const auto sharing = [&](int64_t layer) {
+    const auto own = mixer_at<Attention>(shape, layer);
+    return std::pair(own.sharing, own.key_slot);
+  };
+  EXPECT_EQ(sharing(0).first, KeySharing::kOwn);
+  EXPECT_EQ(sharing(1), std::pair(KeySharing::kLends, size_t{0}));
+  EXPECT_EQ(sharing(2), std::pair(KeySharing::kLends, size_t{1}));
+  for (const int64_t layer : {3, 4}) EXPECT_EQ(sharing(layer), std::pair(KeySharing::kBorrows, size_t{0}));
+  EXPECT_EQ(sharing(5), std::pair(KeySharing::kBorrows, size_t{1}));
+  EXPECT_THAT(tensors_at(shape, 2), Contains("self_attn.k_norm.weight[24]"));
+  for (const char* tensor : {"k_proj", "v_proj", "k_norm"})
+    EXPECT_THAT(tensors_at(shape, 5), Not(Contains(HasSubstr(tensor))));
+  EXPECT_THAT(tensors_at(shape, 2), Contains("mlp.up_proj.weight[80,64]"));
+  EXPECT_THAT(tensors_at(shape, 3), Contains("mlp.up_proj.weight[160,64]"));
+}
+
+TEST(OwnLayers, BordersCarryWhatLaterLayersTake) {
+  const Program program(read_own(tiny_gemma4_e()));
+  const auto keys = [&](int64_t position, int tp) { return border_rows(program, position, tp).keys; };
+  using Keys = std::array<int64_t, kKeySlots>;
+  EXPECT_EQ(keys(2, 1), (Keys{0, 0}));  // in front of the first lender
+  EXPECT_EQ(keys(3, 1), (Keys{64, 0}));
+  EXPECT_EQ(keys(4, 1), (Keys{64, 96}));
+  EXPECT_EQ(keys(4, 4), (Keys{32, 48}));  // a head each, which two ranks have
+  EXPECT_EQ(keys(6, 1), (Keys{0, 96}));   // behind the last layer with a window
+  EXPECT_EQ(border_rows(program, 3, 1).layers, (base::Interval{2, 6}));
+  EXPECT_EQ(border_width(program, 3, 1), 64 + 4 * 8 + 64);
+  EXPECT_EQ(border_width(program, 4, 4), 64 + 3 * 8 + 4 * (32 + 48));
+  EXPECT_EQ(widest_border(program, 1, 1), 64);
+  EXPECT_TRUE(border_rows(Program(read_own(tiny_gemma4())), 2, 1).empty());
+}
+
+TEST(OwnLayers, Gemma4ERefusesOtherModels) {
+  const Json config = tiny_gemma4_e();
+  expect_own_fault(config, "vocab_size_per_layer_input", 95, "vocab_size_per_layer_input is 95");
+  expect_own_fault(config, "num_kv_shared_layers", 4, "num_kv_shared_layers is 4");
+  expect_own_fault(config, "num_kv_shared_layers", 7, "'num_kv_shared_layers' is 7");
+  Json null = config;
+  null["hidden_size_per_layer_input"] = nullptr;
+  EXPECT_EQ(layer_at(read_own(null), 0).parts.size(), 2);
   Json absent = config;
   absent.erase("hidden_size_per_layer_input");
-  expect_own_fault(absent, "hidden_size_per_layer_input is 256");
-  expect_own_fault(config, "num_kv_shared_layers", 2, "num_kv_shared_layers is 2");
+  EXPECT_EQ(mixer_at<LayerInput>(read_own(absent), 0, 2).width, 256);
+}
+
+Json tiny_llama4() {
+  return tiny("llama4_text", {{"intermediate_size_mlp", 96},
+                              {"num_local_experts", 4},
+                              {"num_experts_per_tok", 1},
+                              {"interleave_moe_layer_step", 2},
+                              {"no_rope_layers", Json::array()},
+                              {"attention_chunk_size", 24}});
+}
+
+TEST(OwnLayers, Llama4SeesChunksWhereItTurns) {
+  const Shape shape = read_own(tiny_llama4());
+  const auto chunked = mixer_at<Attention>(shape, 0), full = mixer_at<Attention>(shape, 3);
+  EXPECT_TRUE(attends_by_chunks(shape));
+  EXPECT_EQ(std::tuple(chunked.window, chunked.chunked, chunked.head_norm),
+            std::tuple(24, true, QkNorm::kEachHead));
+  EXPECT_TRUE(chunked.head_norm_style.behind_rotation && !chunked.head_norm_style.weights);
+  EXPECT_EQ(chunked.turning, Turning::kNeighbours);
+  EXPECT_EQ(chunked.growth, QueryGrowth());
+  EXPECT_EQ(std::tuple(full.window, full.chunked, full.head_norm), std::tuple(0, false, QkNorm::kNone));
+  EXPECT_FALSE(full.rope);
+  EXPECT_EQ(full.growth, (QueryGrowth{.beta = 0.1, .positions = 8192, .first = 1}));
+  Json calm = tiny_llama4();
+  calm["attn_temperature_tuning"] = false;
+  calm["use_qk_norm"] = false;
+  EXPECT_EQ(mixer_at<Attention>(read_own(calm), 3).growth, QueryGrowth());
+  EXPECT_EQ(mixer_at<Attention>(read_own(calm), 0).head_norm, QkNorm::kNone);
+}
+
+TEST(OwnLayers, Llama4WeighsWhatItsExpertsTake) {
+  const Shape shape = read_own(tiny_llama4());
+  EXPECT_THAT(tensors_at(shape, 0), Contains("feed_forward.up_proj.weight[96,64]"));
+  const auto routed = mixer_at<RoutedExperts>(shape, 1, 1);
+  EXPECT_TRUE(routed.gate.weighs_input && routed.experts.sigmoid && !routed.experts.normalised);
+  EXPECT_EQ(routed.experts.shared_hidden, 80);
+  EXPECT_THAT(tensors_at(shape, 1), Contains("feed_forward.shared_expert.down_proj.weight[64,80]"));
+  Json listed = tiny_llama4();
+  listed["moe_layers"] = {0};
+  EXPECT_EQ(mixer_at<Mlp>(read_own(listed), 1, 1).width, 96);
+}
+
+TEST(OwnLayers, Llama4RefusesOtherModels) {
+  const Json config = tiny_llama4();
+  expect_own_fault(config, "moe_layers", {4}, "moe_layers is 4");
+  expect_own_fault(config, "attention_chunk_size", nullptr, "attention_chunk_size is null");
+  expect_own_fault(config, "no_rope_layers", {1, 2, 1, 0}, "no_rope_layers is 2");
+  expect_own_fault(config, "layer_types", {"sliding_attention"}, "layer_types");
+  expect_own_fault(config, "router_jitter_noise", 0.1, "router_jitter_noise is 0.1");
+}
+
+TEST(OwnLayers, PhimoeHasSparseMixerAndABiasOfLogits) {
+  const Json config = tiny("phimoe", {{"num_local_experts", 4},
+                                      {"num_experts_per_tok", 2},
+                                      {"attention_bias", true},
+                                      {"lm_head_bias", true}});
+  const Shape shape = read_own(config);
+  EXPECT_EQ(mixer_at<RoutedExperts>(shape, 0, 1).sparse_jitter, 0.01);
+  EXPECT_EQ(layer_at(shape, 0).parts[0].before->weights.size(), 2);
+  const Head head = head_of(shape);
+  ASSERT_TRUE(head.bias);
+  EXPECT_EQ(std::pair(head.bias->tensors.front(), head.bias->rows()),
+            std::pair(std::string("lm_head.bias"), int64_t{96}));
+  expect_own_fault(config, "num_experts_per_tok", 3, "num_experts_per_tok is 3");
+  expect_own_fault(config, "input_jitter_noise", 0.1, "input_jitter_noise is 0.1");
+  const Json scaled = {{"rope_type", "longrope"},
+                       {"rope_theta", 1e4},
+                       {"original_max_position_embeddings", 16},
+                       {"short_factor", std::vector<double>(8, 1.0)},
+                       {"long_factor", std::vector<double>(8, 2.0)},
+                       {"short_mscale", 1.25},
+                       {"long_mscale", 1.25}};
+  Json longer = config;
+  longer["max_position_embeddings"] = 64;
+  longer["rope_parameters"] = scaled;
+  EXPECT_EQ(read_own(longer).rope.attention_factor, 1.25);
+  longer["rope_parameters"]["long_mscale"] = 1.5;
+  expect_own_fault(longer, "long_mscale is 1.5");
+}
+
+TEST(OwnLayers, Gemma4RefusesOtherModels) {
+  const Json config = tiny_gemma4();
+  Json by_layer = config;
+  by_layer["vocab_size_per_layer_input"] = config.at("vocab_size");
+  expect_own_fault(by_layer, "hidden_size_per_layer_input", 32, "hidden_size_per_layer_input is 32");
   expect_own_fault(config, "use_bidirectional_attention", "all", "use_bidirectional_attention is \"all\"");
   expect_own_fault(config, "sliding_window", nullptr, "sliding_window is null");
   expect_own_fault(config, "top_k_experts", 7, "'top_k_experts' is 7");

@@ -11,6 +11,9 @@ inline constexpr std::string_view kPositions = "positions";     // [positions, h
 inline constexpr std::string_view kTokenKinds = "token_kinds";  // [kinds, hidden], likewise
 inline constexpr std::string_view kEmbeddingNorm = "embedding_norm";
 inline constexpr std::string_view kEmbeddingNormBias = "embedding_norm_bias";
+inline constexpr std::string_view kLayerEmbedding = "layer_embedding";    // [vocabulary, layers · width]
+inline constexpr std::string_view kLayerProjection = "layer_projection";  // [layers · width, hidden]
+inline constexpr std::string_view kLayerProjectionNorm = "layer_projection_norm";
 inline constexpr std::string_view kFinalNorm = "final_norm";
 inline constexpr std::string_view kFinalNormBias = "final_norm_bias";
 inline constexpr std::string_view kHead = "head";    // absent where embeddings are tied
@@ -93,6 +96,11 @@ inline constexpr std::string_view kExpertScales = "expert_scales";  // RoutedExp
 inline constexpr std::string_view kExpertsNorm = "experts_norm";
 inline constexpr std::string_view kExpertsNormBehind = "experts_norm_behind";
 inline constexpr std::string_view kJointNorm = "joint_norm";
+
+// Of embeddings by layer.
+inline constexpr std::string_view kLayerInputGate = "layer_input_gate";  // [width, hidden]
+inline constexpr std::string_view kLayerInputOut = "layer_input_out";    // [in, out]
+inline constexpr std::string_view kLayerInputNormBehind = "layer_input_norm_behind";
 
 inline constexpr std::string_view kLayerScalar = "layer_scalar";
 

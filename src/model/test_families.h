@@ -1,6 +1,9 @@
 // Small models of families whose readers make layers themselves, for tests of every module. Header-only.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+
 #include "base/json.h"
 #include "model/hugging_face.h"
 
@@ -61,6 +64,36 @@ inline Shape gemma4_shape(const Shape& like) {
   return family_shape(like, "gemma4_text", R"({"sliding_window": 5, "attention_k_eq_v": true,
       "num_global_key_value_heads": 1, "global_head_dim": 10, "hidden_size_per_layer_input": 0,
       "enable_moe_block": true, "num_experts": 6, "top_k_experts": 2, "moe_intermediate_size": 9})");
+}
+// Embeddings by layer; the last of every other layer's keys and values are shared with the layers behind
+// them.
+inline Shape gemma4_e_shape(const Shape& like) {
+  Shape all = like;
+  all.layers = std::max<int64_t>(5, like.layers);
+  base::Json types = base::Json::array();
+  for (int64_t layer = all.layers; layer-- > 0;)
+    types.push_back(layer % 2 == 0 ? "full_attention" : "sliding_attention");
+  return family_shape(all, "gemma4_text",
+                      base::Json{{"sliding_window", 5},
+                                 {"global_head_dim", 10},
+                                 {"hidden_size_per_layer_input", 7},
+                                 {"vocab_size_per_layer_input", like.vocab},
+                                 {"num_kv_shared_layers", all.layers - 3},
+                                 {"use_double_wide_mlp", true},
+                                 {"layer_types", types}}
+                          .dump()
+                          .c_str());
+}
+// Attention by chunks, queries that grow, experts whose weights multiply what goes in.
+inline Shape llama4_shape(const Shape& like) {
+  return family_shape(like, "llama4_text", R"({"attention_chunk_size": 4, "no_rope_layer_interval": 2,
+      "floor_scale": 3, "num_local_experts": 5, "num_experts_per_tok": 2, "intermediate_size": 9,
+      "intermediate_size_mlp": 14, "interleave_moe_layer_step": 2})");
+}
+// Experts by SparseMixer, biases of attention and of logits.
+inline Shape phimoe_shape(const Shape& like) {
+  return family_shape(like, "phimoe", R"({"attention_bias": true, "lm_head_bias": true,
+      "num_local_experts": 5, "num_experts_per_tok": 2, "router_jitter_noise": 0.4})");
 }
 // A delta rule whose states decay by channel, latent attention that turns nothing, experts.
 inline Shape kimi_linear_shape(const Shape& like) {

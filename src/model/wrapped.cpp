@@ -26,6 +26,7 @@ constexpr Wrapper kWrappers[] = {
      /*normalised=*/true},
     {"gemma3", "Gemma3ForConditionalGeneration", "gemma3_text", "gemma3_text"},
     {"gemma4", "Gemma4ForConditionalGeneration", "gemma4_text", "gemma4_text"},
+    {"llama4", "Llama4ForConditionalGeneration", "llama4_text", "llama4_text"},
     {"mistral3", "Mistral3ForConditionalGeneration", "mistral", "mistral"},
     {"mistral3", "Mistral3ForConditionalGeneration", "ministral3", "ministral3"},
     {"mistral3", "Mistral3ForConditionalGeneration", "mistral4", "mistral4"},

@@ -46,6 +46,8 @@ Json text_of(const std::string& type) {
                  {"mamba_ssm_dtype", "float32"}});
   }
   if (type == "gemma4_text") text["hidden_size_per_layer_input"] = 0;
+  if (type == "llama4_text")
+    text.update({{"intermediate_size_mlp", 56}, {"num_local_experts", 4}, {"num_experts_per_tok", 1}});
   if (type == "mistral4") {
     text.update({{"num_key_value_heads", 4},
                  {"q_lora_rank", 24},
@@ -134,8 +136,8 @@ TEST(Wrapped, OthersAreNamed) {
     config[key] = value;
     return message_of<InputError>([&] { shape_from_hugging_face(config, "config.json"); });
   };
-  EXPECT_THAT(fault("model_type", "llama4"),
-              AllOf(HasSubstr("model_type \"llama4\""), HasSubstr("text_config")));
+  EXPECT_THAT(fault("model_type", "llava"),
+              AllOf(HasSubstr("model_type \"llava\""), HasSubstr("text_config")));
   EXPECT_THAT(fault("architectures", {"Qwen3_5ForSequenceClassification"}), HasSubstr("architectures is"));
   EXPECT_THAT(fault("text_config", "none"), HasSubstr("text_config is \"none\""));
   EXPECT_THAT(fault("text_config", text_of("qwen3_next")),

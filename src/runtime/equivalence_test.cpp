@@ -399,6 +399,9 @@ const std::vector<FamilyCase>& families_of_own_layers() {
       {"Nanochat", [](model::Shape& s) { s = model::nanochat_shape(s); }},
       {"FalconH1", [](model::Shape& s) { s = model::falcon_h1_shape(s); }},
       {"Gemma4", [](model::Shape& s) { s = model::gemma4_shape(s); }},
+      {"Gemma4E", [](model::Shape& s) { s = model::gemma4_e_shape(s); }},
+      {"Llama4", [](model::Shape& s) { s = model::llama4_shape(s); }},
+      {"Phimoe", [](model::Shape& s) { s = model::phimoe_shape(s); }},
       {"KimiLinear", [](model::Shape& s) { s = model::kimi_linear_shape(s); }},
       {"Afmoe", [](model::Shape& s) { s = model::afmoe_shape(s); }}};
   return cases;

@@ -11,6 +11,7 @@
 #include "cost/fsdp_cost.h"
 #include "layers/expanded_base.h"
 #include "layers/make_operation.h"
+#include "model/border_rows.h"
 #include "runtime/lane_part_spans.h"
 #include "runtime/muon.h"
 #include "runtime/read_numbers.h"
@@ -361,8 +362,18 @@ void StepRunner::add_early_gradients(LanePart& batch, int64_t position) {
   kept.clear();
 }
 
+namespace {
+
+void use_here(const layers::Flow& flow, const at::Tensor& stream_SH) {
+  use_on_current_stream(stream_SH);
+  if (flow.layout.carried == nullptr) return;
+  for (const at::Tensor& rows : flow.layout.carried->rows()) use_on_current_stream(rows);
+}
+
+}  // namespace
+
 void StepRunner::forward(const Node& node) {
-  if (LanePart* batch = micro_batch(node)) use_on_current_stream(batch->flow.activation_SH);
+  if (LanePart* batch = micro_batch(node)) use_here(batch->flow, batch->flow.activation_SH);
   const base::Interval run = node.cell().run;
   const model::Program& program = graph_.program;
   const int64_t first_trained = program.first_trained();
@@ -373,6 +384,7 @@ void StepRunner::forward(const Node& node) {
       const auto purpose = comes_back ? layers::Purpose::kTrain : layers::Purpose::kEvaluate;
       layers::StatePtr saved = operation.forward(batch.flow, purpose);
       drop_unused_gradient(batch, position);
+      if (position == run_.end - 1) drop_carried(batch);
       activations_.take(flowing_bytes(batch) - flowing);
       if (position == run_.end - 1 && run_.end > program.head()) count_loss(batch);
       if (position + 1 == program.run().end && position < program.head()) leave_rows(batch);
@@ -416,10 +428,18 @@ void StepRunner::leave_gradient(LanePart& batch) {
   resources_.rows->begin_gradient[batch.place] = std::exchange(batch.flow.gradient_SH, {});
 }
 
+// What later layers took is of no use where the stage neither walks back nor sends it on.
+void StepRunner::drop_carried(LanePart& batch) {
+  const model::Program& program = graph_.program;
+  const bool comes_back = optimizer_ != nullptr && !program.walked_back(run_).empty();
+  if (!comes_back && run_.end > program.head()) batch.flow.layout.carried.reset();
+}
+
 // All micro-batches' rows go with one copy of the matrix, which outlives the shard.
 void StepRunner::keep_head_rows(LanePart& batch) {
   layers::HeadRows rows = std::exchange(batch.flow.head_rows, {});
   rows.output_VH = own_head_rows_.empty() ? rows.output_VH.clone() : kept_output_VH_;
+  if (rows.bias_V.defined()) rows.bias_V = rows.bias_V.clone();
   kept_output_VH_ = rows.output_VH;
   own_head_rows_.resize(std::max(own_head_rows_.size(), batch.place + 1));
   own_head_rows_[batch.place] = std::move(rows);
@@ -444,7 +464,7 @@ void StepRunner::count_loss(LanePart& batch) {
 }
 
 void StepRunner::backward(const Node& node) {
-  if (LanePart* batch = micro_batch(node)) use_on_current_stream(batch->flow.gradient_SH);
+  if (LanePart* batch = micro_batch(node)) use_here(batch->flow, batch->flow.gradient_SH);
   const base::Interval run = node.cell().run;
   for (int64_t position = run.end - 1; position >= run.begin; --position) {
     operate(node, position, [&](LanePart& batch, const layers::Operation& operation) {
@@ -471,6 +491,7 @@ void StepRunner::backward_operation(const Node& node, int64_t position, LanePart
     batch.deferred[i] = operation.backward_input(batch.flow, std::move(saved));
   }
   drop_unused_gradient(batch, position);
+  if (position == graph_.program.first_trained()) batch.flow.layout.carried.reset();
   activations_.give_back(given_back - flowing_bytes(batch));
   if (batch.deferred[i] != nullptr) activations_.take(batch.deferred[i]->bytes());
   const model::Program& program = graph_.program;
@@ -488,45 +509,62 @@ void StepRunner::backward_weight(const Node& node) {
   }
 }
 
-// Sends this rank's rows, or receives them into a new tensor; rows are the TP shard of the micro-batch.
-void StepRunner::pass(comm::Communicator& communicator, bool sender, int peer, const LanePart& batch,
-                      at::Tensor& rows) {
+// Sends this rank's rows and what is carried beside them, or receives them into new tensors; rows are the TP
+// shard of the micro-batch.
+void StepRunner::pass(comm::Communicator& communicator, const Border& border, LanePart& batch,
+                      at::Tensor layers::Flow::*stream_SH) {
   const ParameterStore::Options& options = resources_.store.options();
-  if (sender) {
+  const model::Program& program = resources_.store.table().program;
+  const int tp = pipeline_->scheme.tp;
+  const model::BorderRows carried = model::border_rows(program, border.position, tp);
+  std::shared_ptr<layers::CarriedRows>& own = batch.flow.layout.carried;
+  at::Tensor& rows = batch.flow.*stream_SH;
+  const int64_t before = flowing_bytes(batch);
+  if (border.sends) {
     use_on_current_stream(rows);
-    const at::Tensor contiguous = rows.contiguous();
-    communicator.send(contiguous.const_data_ptr(), static_cast<int64_t>(contiguous.nbytes()), peer)->wait();
+    const at::Tensor packed = layers::packed_border(rows, own.get(), carried, tp, border.travels);
+    communicator.send(packed.const_data_ptr(), static_cast<int64_t>(packed.nbytes()), border.peer)->wait();
     rows = at::Tensor();
-    activations_.give_back(row_bytes(batch));
-    return;
+    const bool comes_back = optimizer_ != nullptr && !program.walked_back(run_).empty();
+    if (border.travels == layers::Travels::kGradients || !comes_back) own.reset();
+    return activations_.give_back(before - flowing_bytes(batch));
   }
-  const int64_t shard_rows = batch.flow.layout.rows / pipeline_->scheme.tp;
-  at::Tensor received =
-      at::empty({shard_rows, resources_.context.shape.hidden},
-                at::TensorOptions().dtype(scalar_type(options.precision.compute)).device(options.device));
-  communicator.receive(received.mutable_data_ptr(), static_cast<int64_t>(received.nbytes()), peer)->wait();
+  const int64_t shard_rows = batch.flow.layout.rows / tp, hidden = resources_.context.shape.hidden;
+  const auto type = at::TensorOptions().dtype(scalar_type(options.precision.compute)).device(options.device);
+  at::Tensor received = at::empty({shard_rows, model::border_width(program, border.position, tp)}, type);
+  communicator.receive(received.mutable_data_ptr(), static_cast<int64_t>(received.nbytes()), border.peer)
+      ->wait();
+  if (!carried.empty()) {
+    if (own == nullptr) own = std::make_shared<layers::CarriedRows>();
+    received = layers::unpacked_border(received, hidden, carried, tp, border.travels, *own);
+  }
   rows = std::move(received);
-  activations_.take(row_bytes(batch));
+  activations_.take(flowing_bytes(batch) - before);
 }
 
 void StepRunner::send_activation(const Node& node) {
   LanePart* batch = micro_batch(node);
   if (batch == nullptr) return;
   const int below = node.transfer().stage;
-  const bool sender = place_.stage == below;
-  const int other_stage = sender ? below + 1 : below;
-  pass(resources_.communicators.activation(), sender, pipeline_->rank_of(other_stage, place_.lane, place_.t),
-       *batch, batch->flow.activation_SH);
+  pass(resources_.communicators.activation(), border_above(below, /*sender=*/below, layers::Travels::kRows),
+       *batch, &layers::Flow::activation_SH);
 }
 
 void StepRunner::send_gradient(const Node& node) {
   LanePart* batch = micro_batch(node);
   if (batch == nullptr) return;
   const int below = node.transfer().stage;
-  const bool sender = place_.stage == below + 1;
-  const int other_stage = sender ? below : below + 1;
-  pass(resources_.communicators.gradient(), sender, pipeline_->rank_of(other_stage, place_.lane, place_.t),
-       *batch, batch->flow.gradient_SH);
+  pass(resources_.communicators.gradient(),
+       border_above(below, /*sender=*/below + 1, layers::Travels::kGradients), *batch,
+       &layers::Flow::gradient_SH);
+}
+
+StepRunner::Border StepRunner::border_above(int below, int sender, layers::Travels travels) const {
+  const int other = place_.stage == below ? below + 1 : below;
+  return {.position = place_.stage == below ? run_.end : run_.begin,
+          .sends = place_.stage == sender,
+          .peer = pipeline_->rank_of(other, place_.lane, place_.t),
+          .travels = travels};
 }
 
 void StepRunner::offload(const Node& node) {
@@ -631,7 +669,8 @@ int64_t StepRunner::row_bytes(const LanePart& batch) const {
 int64_t StepRunner::flowing_bytes(const LanePart& batch) const {
   const int tensors =
       (batch.flow.activation_SH.defined() ? 1 : 0) + (batch.flow.gradient_SH.defined() ? 1 : 0);
-  return tensors * row_bytes(batch);
+  const auto& carried = batch.flow.layout.carried;
+  return tensors * row_bytes(batch) + (carried != nullptr ? carried->bytes() : 0);
 }
 
 double StepRunner::gradient_norm() const {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "graph/step_graph.h"
+#include "layers/carried_rows.h"
 #include "layers/operation.h"
 #include "ops/memory_account.h"
 #include "runtime/communicators.h"
@@ -159,6 +160,7 @@ class StepRunner final : public NodeRunner {
   void take_rows(LanePart& batch);
   void leave_rows(LanePart& batch);
   void leave_gradient(LanePart& batch);
+  void drop_carried(LanePart& batch);
   void count_loss(LanePart& batch);
   void keep_head_rows(LanePart& batch);
   void backward(const graph::Node& node);
@@ -167,7 +169,16 @@ class StepRunner final : public NodeRunner {
   void backward_weight(const graph::Node& node);
   void send_activation(const graph::Node& node);
   void send_gradient(const graph::Node& node);
-  void pass(comm::Communicator& communicator, bool sender, int peer, const LanePart& batch, at::Tensor& rows);
+  // In front of an operation, between this rank and one of the stage beside its own.
+  struct Border {
+    int64_t position;
+    bool sends;
+    int peer;
+    layers::Travels travels;
+  };
+  Border border_above(int below, int sender, layers::Travels travels) const;
+  void pass(comm::Communicator& communicator, const Border& border, LanePart& batch,
+            at::Tensor layers::Flow::*stream_SH);
   void offload(const graph::Node& node);
   void fetch(const graph::Node& node);
   void reduce_scalars();

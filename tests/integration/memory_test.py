@@ -137,6 +137,11 @@ EXPERTS = {"model_type": "qwen3_moe", "num_hidden_layers": 2, "hidden_size": 128
 ENCODER = {"model_type": "modernbert", "num_hidden_layers": 2, "hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 256,
            "vocab_size": 512, "max_position_embeddings": CONTEXT, "global_attn_every_n_layers": 1, "pad_token_id": None,
            "bos_token_id": None, "eos_token_id": None, "cls_token_id": None, "sep_token_id": None}
+# Embeddings by layer, and keys and values that the last layers share.
+BY_LAYER = {"model_type": "gemma4_text", "num_hidden_layers": 6, "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2,
+            "head_dim": 16, "global_head_dim": 32, "intermediate_size": 128, "vocab_size": 512, "hidden_size_per_layer_input": 32,
+            "vocab_size_per_layer_input": 512, "num_kv_shared_layers": 3, "use_double_wide_mlp": True, "sliding_window": 64,
+            "layer_types": ["sliding_attention", "sliding_attention", "full_attention"] * 2}
 CLASSES = {"head__kind": "classify", "head__labels": ["a", "b", "c"], "data__train": [["labelled", 1.0]]}
 TEXTS = {"data__train": [["labelled", 1.0]], "head__pairs_per_step": 6}
 HEADS = {
@@ -161,6 +166,9 @@ PROVED = {
     "classes": ("2x<1,1,1>", SMALL_VOCABULARY | CLASSES),
     "classes of an encoder": ("2x<1,1,1>", CLASSES | {"model": ENCODER}),
     "classes of an encoder on stages": ("<1,2,1>", CLASSES | {"model": ENCODER}),
+    "embeddings by layer": ("2x<1,1,1>", {"model": BY_LAYER}),
+    "embeddings by layer under tensor parallel": ("<2,1,1>", {"model": BY_LAYER}),
+    "embeddings by layer on stages": ("<1,2,1>", {"model": BY_LAYER}),
     "float32": ("2x<1,1,1>", LARGE_VOCABULARY),
     "chunks of more rows": ("2x<1,1,1>", MIDDLE_VOCABULARY),
     "chunks of more rows in bfloat16": ("2x<1,1,1>", MIDDLE_VOCABULARY | BFLOAT16),

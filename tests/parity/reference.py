@@ -46,6 +46,8 @@ WRAPPERS = {"qwen3_5": dict(vision_config=QWEN_VISION, **QWEN_TOKENS),
             "gemma4": dict(vision_config=TOWER | {"num_key_value_heads": 2, "head_dim": 8, "pooling_kernel_size": 2, "position_embedding_size": 64},
                            image_token_id=180,
                            boi_token_id=181, eoi_token_id=182, audio_config=None),
+            "llama4": dict(vision_config=TOWER | {"vision_output_dim": 16, "projector_input_dim": 16, "projector_output_dim": 16},
+                           image_token_index=180, boi_token_index=181, eoi_token_index=182),
             "gemma3": dict(vision_config=TOWER, mm_tokens_per_image=4, image_token_index=180, boi_token_index=181,
                            eoi_token_index=182),
             "mistral3": dict(vision_config=TOWER | {"model_type": "pixtral", "head_dim": 8}, image_token_index=180,
@@ -113,12 +115,27 @@ def random_model(config, seed, scale=2.0):
     return model
 
 
+def add_unused_keys(folder, text):
+    """Published files have keys and values of layers that attend to another layer's, which transformers leaves out."""
+    shared = getattr(text, "num_kv_shared_layers", 0) or 0
+    if shared == 0:
+        return
+    tensors = load_file(folder / "model.safetensors")
+    for name, tensor in list(tensors.items()):
+        found = re.fullmatch(r"(.*layers\.)(\d+)(\.self_attn\.[kv]_.*)", name)
+        if found and int(found[2]) < shared and not name.startswith(("model.vision", "vision")):
+            copy = f"{found[1]}{int(found[2]) + text.num_hidden_layers - shared}{found[3]}"
+            tensors[copy] = tensor + 1
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
 def save(model, folder, **options):
     """As published folders are. Of OLMo's hybrid transformers 5.23 cuts the convolution's rows in three like parts, however wide
     queries, keys and values are, and takes the attention layers' norms for the recurrent ones'. Of Kimi Linear it names MLPs
     as if they were experts."""
     model.save_pretrained(folder, **options)
     config = model.config
+    add_unused_keys(folder, getattr(config, "text_config", config))
     if config.model_type not in ("olmo_hybrid", "kimi_linear"):
         return
     path = folder / "model.safetensors"
@@ -192,6 +209,9 @@ def train(model, batches, optimizer, groups=None):
     each with its learning rate's ratio to the configured one.
     """
     model.train()
+    for module in model.modules():
+        if type(module).__name__ == "PhimoeTopKRouter":  # which draws experts at random where it trains
+            module.eval()
     adam = adamw(model, optimizer)
     if groups:
         adam = torch.optim.AdamW(groups, lr=optimizer["lr"], betas=tuple(optimizer["betas"]), eps=optimizer["eps"])
@@ -214,11 +234,11 @@ class RoutingMargin:
         self.least = math.inf
         self._experts = experts_of_token(getattr(model.config, "text_config", model.config))
         routers = [m for m in model.modules()
-                   if type(m).__name__.lower().endswith(("topkrouter", "tokenchoicerouter", "moev1gate", "gemma4textrouter"))]
+                   if type(m).__name__.lower().endswith(("topkrouter", "tokenchoicerouter", "moev1gate", "gemma4textrouter", "llama4router"))]
         self._hooks = [router.register_forward_hook(self._look) for router in routers]
 
     def _look(self, router, inputs, outputs):
-        logits = outputs[0].float()
+        logits = outputs[type(router).__name__ == "Llama4Router"].float()
         if hasattr(router, "per_expert_scale"):  # whose first output is a softmax
             self._see(logits, self._experts)
             return

@@ -212,4 +212,20 @@ void drop_usual_types(Shape& shape) {
   if (std::ranges::count(shape.block_types, usual.block_type(0)) == shape.layers) shape.block_types.clear();
 }
 
+// no_rope_layers has a 1 for each layer with rotary positions. Without it one layer per interval has none.
+void read_rotations(Reader& config, Shape& shape) {
+  const Json* list = config.find("no_rope_layers");
+  if (list != nullptr && list->is_array() && list->empty()) list = nullptr;
+  const int64_t interval = config.count_or(4, "no_rope_layer_interval", kShapeRanges.layers);
+  const bool fits =
+      list == nullptr || (list->is_array() && static_cast<int64_t>(list->size()) >= shape.layers);
+  if (!fits) config.refuse("no_rope_layers", *list, "a list with 0 or 1 for each layer");
+  for (int64_t layer = 0; layer < shape.layers; ++layer) {
+    const Json rotates =
+        list == nullptr ? Json((layer + 1) % interval != 0 ? 1 : 0) : list->at(static_cast<size_t>(layer));
+    if (rotates != 0 && rotates != 1) config.refuse("no_rope_layers", rotates, "0 and 1 there");
+    shape.block_types.push_back({.rotates = rotates == 1});
+  }
+}
+
 }  // namespace sluice::model

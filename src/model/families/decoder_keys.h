@@ -58,6 +58,10 @@ void read_layer_types(Reader& config, Shape& shape, const OfLayer& otherwise);
 // Reads windows that are off, whatever their width, unless use_sliding_window switches them on.
 void read_optional_window(Reader& config, int64_t absent, Shape& shape, const OfLayer& otherwise);
 
+// Reads which layers have rotary positions, from no_rope_layers or no_rope_layer_interval. REQUIRES: no types
+// of layers were read.
+void read_rotations(Reader& config, Shape& shape);
+
 // Leaves rotary positions to layers with a window alone.
 void turn_windows_alone(Shape& shape);
 

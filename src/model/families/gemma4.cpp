@@ -70,16 +70,62 @@ FullHeads read_full_heads(Reader& config, const Shape& shape, bool keys_are_valu
 
 void refuse_other_gemma4(Reader& config) {
   config.only("hidden_activation", "gelu_pytorch_tanh");
-  config.only("num_kv_shared_layers", 0);
   config.only("use_bidirectional_attention", "vision");  // of images alone
-  const int64_t absent = 256;
-  const int64_t by_layer = config.says("hidden_size_per_layer_input")
-                               ? config.count_or(0, "hidden_size_per_layer_input", {0, int64_t{1} << 20})
-                               : absent;
-  if (by_layer > 0)
-    config.refuse("hidden_size_per_layer_input", by_layer, "models without embeddings by layer, 0 there");
-  config.pass({"vocab_size_per_layer_input", "use_double_wide_mlp", "num_experts", "top_k_experts",
-               "moe_intermediate_size"});
+  config.pass({"num_experts", "top_k_experts", "moe_intermediate_size"});
+}
+
+// Embeddings by layer, of E2B and E4B; 0: none. A table of another vocabulary than the embedding's would have
+// rows that no token reads, or none of some.
+int64_t read_layer_inputs(Reader& config, const Shape& shape) {
+  constexpr int64_t kAbsentWidth = 256, kAbsentRows = 262144;
+  constexpr const char* kWidth = "hidden_size_per_layer_input";
+  constexpr const char* kRows = "vocab_size_per_layer_input";
+  const int64_t width =
+      config.says(kWidth) ? config.count_or(0, kWidth, {0, int64_t{1} << 20}) : kAbsentWidth;
+  const int64_t rows = config.count_or(kAbsentRows, kRows, kShapeRanges.vocab);
+  if (width == 0) return 0;
+  if (rows != shape.vocab)
+    config.refuse(kRows, rows, base::text("as many rows as vocab_size, ", shape.vocab));
+  if (shape.experts.count > 0)
+    config.refuse(kWidth, width, "models with experts without embeddings by layer, 0 there");
+  return width;
+}
+
+// The last layers attend to what the last layer of their kind before them made.
+struct SharedLayers {
+  int64_t first;       // that borrows
+  int64_t ffn_hidden;  // of those
+};
+SharedLayers read_shared_layers(Reader& config, const Shape& shape) {
+  constexpr const char* kShared = "num_kv_shared_layers";
+  const int64_t count = config.count_or(0, kShared, {0, shape.layers});
+  const bool wide = config.has("use_double_wide_mlp");
+  const SharedLayers shared{shape.layers - count, wide ? 2 * shape.ffn_hidden : shape.ffn_hidden};
+  for (int64_t layer = shared.first; layer < shape.layers; ++layer) {
+    const auto alike = [&](int64_t other) {
+      return shape.block_type(other).windowed == shape.block_type(layer).windowed;
+    };
+    int64_t lender = shared.first - 1;
+    while (lender >= 0 && !alike(lender)) --lender;
+    if (lender < 0)
+      config.refuse(kShared, count,
+                    "fewer: a layer with a window and one without in front of those that share");
+  }
+  return shared;
+}
+
+// Layers with a window share those of slot 0, the others those of slot 1.
+void share_keys(const Shape& shape, int64_t first, int64_t layer, Attention& own) {
+  if (first == shape.layers) return;
+  const auto windowed = [&](int64_t other) { return shape.block_type(other).windowed; };
+  own.key_slot = windowed(layer) ? 0 : 1;
+  bool lends = layer < first, borrowed = false;
+  for (int64_t other = layer + 1; other < first; ++other) lends = lends && windowed(other) != windowed(layer);
+  for (int64_t other = first; other < shape.layers; ++other)
+    borrowed = borrowed || windowed(other) == windowed(layer);
+  own.sharing = layer >= first      ? KeySharing::kBorrows
+                : lends && borrowed ? KeySharing::kLends
+                                    : KeySharing::kOwn;
 }
 
 void read_routed(Reader& config, Shape& shape) {
@@ -93,18 +139,27 @@ void read_routed(Reader& config, Shape& shape) {
   for (BlockType& type : shape.block_types) type.experts = true;
 }
 
-// The MLP with experts beside it, where there are some, and the number that a layer's result is multiplied
-// with.
-void change_feeding(const Shape& shape, Layer& layer) {
+// The MLP with experts beside it or embeddings by layer behind it, where there are some, and the number that
+// a layer's result is multiplied with.
+void change_feeding(const Shape& shape, int64_t ffn_hidden, int64_t input_width, Layer& layer) {
   const Gate gate{.activation = shape.activation};
-  if (std::holds_alternative<RoutedExperts>(layer.parts[1].mixer)) {
-    replace_part(shape, layer.parts[1], mlp_part({shape.ffn_hidden, gate}, shape.hidden, {}));
+  const bool routed = std::holds_alternative<RoutedExperts>(layer.parts[1].mixer);
+  if (routed || ffn_hidden != shape.ffn_hidden)
+    replace_part(shape, layer.parts[1], mlp_part({ffn_hidden, gate}, shape.hidden, {}));
+  if (routed) {
     put_beside_mlp(shape, layer,
                    experts_part({.experts = shape.experts,
                                  .gate = gate,
                                  .router_norm_eps = shape.norm_eps,
                                  .expert_scales = true},
                                 shape.hidden));
+  }
+  if (input_width > 0) {
+    Part part = layer_input_part({input_width, shape.activation}, shape.hidden);
+    part.behind = norm({roles::kLayerInputNormBehind, {}}, "post_per_layer_input_norm.weight", shape.hidden,
+                       shape.norm, shape.norm_eps, shape.norm_offset);
+    for (Weight& weight : part.weights) name_tensors(shape, weight);
+    layer.parts.push_back(std::move(part));
   }
   layer.scalar = vector(roles::kLayerScalar, {"layer_scalar"}, {{1, 0}}, Start::kOne);
   layer.scalar->fixed = true;
@@ -155,7 +210,9 @@ void read_gemma4(Reader& config, Shape& shape) {
   read_routed(config, shape);
   const bool keys_are_values = config.has("attention_k_eq_v");
   const FullHeads full = read_full_heads(config, shape, keys_are_values);
-  change_layers(shape, [&](const BlockType& type, Layer& layer) {
+  const int64_t input_width = read_layer_inputs(config, shape);
+  const SharedLayers shared = read_shared_layers(config, shape);
+  change_each_layer(shape, [&](int64_t index, const BlockType& type, Layer& layer) {
     Attention own = std::get<Attention>(layer.parts[0].mixer);
     own.normed_values = true;
     if (!type.windowed) {
@@ -163,8 +220,9 @@ void read_gemma4(Reader& config, Shape& shape) {
       own.kv_heads = full.kv_heads;
       own.keys_are_values = keys_are_values;
     }
+    share_keys(shape, shared.first, index, own);
     replace_part(shape, layer.parts[0], attention_part(own, shape.hidden, {shape.qkv_bias, shape.out_bias}));
-    change_feeding(shape, layer);
+    change_feeding(shape, index >= shared.first ? shared.ffn_hidden : shape.ffn_hidden, input_width, layer);
   });
 }
 

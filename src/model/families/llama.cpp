@@ -1,9 +1,99 @@
+#include <algorithm>
+
 #include "model/families/decoder_keys.h"
+#include "model/families/experts_keys.h"
 #include "model/families/family.h"
+#include "model/layer_of.h"
+#include "model/make_parts.h"
+#include "model/roles.h"
+#include "model/shape_ranges.h"
 
 namespace sluice::model {
+namespace {
+
+constexpr TensorNames kLlama4Tensors[] = {
+    {roles::kGateUp, {"feed_forward.gate_proj.weight", "feed_forward.up_proj.weight"}},
+    {roles::kDown, {"feed_forward.down_proj.weight"}},
+    {roles::kRouter, {"feed_forward.router.weight"}},
+    {roles::kExpertsGateUp,
+     {"feed_forward.experts.{}.gate_proj.weight", "feed_forward.experts.{}.up_proj.weight"}},
+    {roles::kExpertsDown, {"feed_forward.experts.{}.down_proj.weight"}},
+    {roles::kSharedGateUp,
+     {"feed_forward.shared_expert.gate_proj.weight", "feed_forward.shared_expert.up_proj.weight"}},
+    {roles::kSharedDown, {"feed_forward.shared_expert.down_proj.weight"}}};
+
+// Layers with experts: those of a list, or the last of as many as a step says.
+void read_moe_layers(Reader& config, Shape& shape) {
+  const base::Json* const list = config.find("moe_layers");
+  const int64_t step = config.count_or(1, "interleave_moe_layer_step", kShapeRanges.layers);
+  if (list != nullptr && !list->is_array()) config.refuse("moe_layers", *list, "a list of layers there");
+  spread_types(shape);
+  for (int64_t layer = 0; layer < shape.layers; ++layer)
+    shape.block_types[static_cast<size_t>(layer)].experts = list == nullptr && (layer + 1) % step == 0;
+  if (list == nullptr) return;
+  for (const base::Json& layer : *list) {
+    const bool fits = base::holds_number<int64_t>(layer) && layer >= 0 && layer < shape.layers;
+    if (!fits) config.refuse("moe_layers", layer, "layers of the model there");
+    shape.block_types[layer.get<size_t>()].experts = true;
+  }
+}
+
+// Layers that turn see chunks of positions, where layer_types says nothing else.
+void read_chunks(Reader& config, Shape& shape) {
+  constexpr const char* kChunk = "attention_chunk_size";
+  for (BlockType& type : shape.block_types) type.windowed = type.rotates;
+  read_named_layers(
+      config, "layer_types", "chunked_attention", "full_attention", shape,
+      [&](int64_t layer, bool chunked) { shape.block_types[static_cast<size_t>(layer)].windowed = chunked; });
+  shape.window = config.says(kChunk) ? config.count_or(0, kChunk, kShapeRanges.window) : 8192;
+  const bool any = std::ranges::any_of(shape.block_types, &BlockType::windowed);
+  if (any && shape.window == 0) config.refuse(kChunk, nullptr, "a chunk's width");
+  if (!any) shape.window = 0;
+}
+
+}  // namespace
+
+extern const Names kLlama4Names{kLlama4Tensors};
 
 void read_llama(Reader& config, Shape& shape) { read_decoder(config, {}, shape); }
+
+void read_llama4(Reader& config, Shape& shape) {
+  read_decoder(config,
+               {.kv_heads = 8,
+                .head_dim = 128,
+                .norm_eps = 1e-5,
+                .rope_theta = 5e5,
+                .ffn_key = "intermediate_size_mlp"},
+               shape);
+  read_rotations(config, shape);
+  read_chunks(config, shape);
+  read_experts(config, width(config, "intermediate_size"), shape);
+  config.only("router_jitter_noise", 0.0);
+  shape.experts.sigmoid = true;
+  shape.experts.shared_hidden = shape.experts.hidden;
+  read_moe_layers(config, shape);
+  QueryGrowth growth{.beta = config.number_or(0.1, "attn_scale", {0.0, kShapeRanges.factor.most}),
+                     .positions = config.count_or(8192, "floor_scale", kShapeRanges.window),
+                     .first = 1};
+  if (config.lacks("attn_temperature_tuning")) growth = {};
+  const bool normed = !config.lacks("use_qk_norm");
+  change_layers(shape, [&](const BlockType& type, Layer& layer) {
+    Attention own = std::get<Attention>(layer.parts[0].mixer);
+    own.turning = Turning::kNeighbours;
+    own.chunked = type.windowed;
+    if (!type.rotates) own.growth = growth;
+    if (type.rotates && normed) {
+      own.head_norm = QkNorm::kEachHead;
+      own.head_norm_style = {.behind_rotation = true, .weights = false};
+    }
+    replace_part(shape, layer.parts[0], attention_part(own, shape.hidden, {}));
+    auto* const routed = std::get_if<RoutedExperts>(&layer.parts[1].mixer);
+    if (routed == nullptr) return;
+    RoutedExperts weighed = *routed;
+    weighed.gate.weighs_input = true;
+    replace_part(shape, layer.parts[1], experts_part(weighed, shape.hidden));
+  });
+}
 
 void read_internlm3(Reader& config, Shape& shape) {
   config.off("qkv_bias");

@@ -7,22 +7,22 @@
 
 namespace sluice::model {
 
-Read read_lfm3, read_qwen3_vl_text, read_apertus, read_gemma4, read_kimi_linear, read_falcon_h1, read_afmoe,
-    read_arcee, read_bamba, read_cohere2, read_ernie4_5, read_ernie4_5_moe, read_glm4, read_hunyuan_v1_dense,
-    read_hunyuan_v1_moe, read_lfm2, read_lfm2_moe, read_ministral3, read_mistral4, read_nanochat,
-    read_deepseek_v2, read_deepseek_v3, read_dots1, read_exaone4, read_exaone_moe, read_gemma2, read_gemma3,
-    read_gla, read_glm4_moe, read_glm4_moe_lite, read_gpt_oss, read_granite, read_granite_hybrid,
-    read_granite_moe, read_granite_moe_shared, read_granite_moe_swa, read_granite_swa, read_hunyuan3,
-    read_internlm3, read_llama, read_mamba2, read_mellum, read_minimax_m2, read_ministral, read_mistral,
-    read_mixtral, read_nemotron, read_nemotron_h, read_stablelm, read_starcoder2, read_olmo2, read_olmo3,
-    read_olmo_hybrid, read_olmoe, read_phi3, read_qwen2, read_qwen2_moe, read_qwen3, read_qwen3_5,
-    read_qwen3_5_moe, read_qwen3_moe, read_qwen3_next, read_seed_oss, read_smollm3, read_solar_open,
-    read_modernbert, read_bert;
-extern const Names kApertusNames, kGemma4Names, kKimiNames, kFalconNames, kAfmoeNames, kBambaNames,
-    kErnieNames, kGlm4Names, kHunyuanV1Names, kLfm2Names, kLfm3Names, kNanochatNames, kExaoneMoeNames,
-    kGlaNames, kGlmNames, kGptOssNames, kGraniteHybridNames, kGraniteWindowNames, kHunyuanNames, kMamba2Names,
-    kMixtralNames, kOlmoHybridNames, kPhi3Names, kQwen3NextNames, kQwen3_5Names, kStarCoder2Names,
-    kModernBertNames, kBertNames;
+Read read_llama4, read_phimoe, read_lfm3, read_qwen3_vl_text, read_apertus, read_gemma4, read_kimi_linear,
+    read_falcon_h1, read_afmoe, read_arcee, read_bamba, read_cohere2, read_ernie4_5, read_ernie4_5_moe,
+    read_glm4, read_hunyuan_v1_dense, read_hunyuan_v1_moe, read_lfm2, read_lfm2_moe, read_ministral3,
+    read_mistral4, read_nanochat, read_deepseek_v2, read_deepseek_v3, read_dots1, read_exaone4,
+    read_exaone_moe, read_gemma2, read_gemma3, read_gla, read_glm4_moe, read_glm4_moe_lite, read_gpt_oss,
+    read_granite, read_granite_hybrid, read_granite_moe, read_granite_moe_shared, read_granite_moe_swa,
+    read_granite_swa, read_hunyuan3, read_internlm3, read_llama, read_mamba2, read_mellum, read_minimax_m2,
+    read_ministral, read_mistral, read_mixtral, read_nemotron, read_nemotron_h, read_stablelm,
+    read_starcoder2, read_olmo2, read_olmo3, read_olmo_hybrid, read_olmoe, read_phi3, read_qwen2,
+    read_qwen2_moe, read_qwen3, read_qwen3_5, read_qwen3_5_moe, read_qwen3_moe, read_qwen3_next,
+    read_seed_oss, read_smollm3, read_solar_open, read_modernbert, read_bert;
+extern const Names kLlama4Names, kPhimoeNames, kApertusNames, kGemma4Names, kKimiNames, kFalconNames,
+    kAfmoeNames, kBambaNames, kErnieNames, kGlm4Names, kHunyuanV1Names, kLfm2Names, kLfm3Names,
+    kNanochatNames, kExaoneMoeNames, kGlaNames, kGlmNames, kGptOssNames, kGraniteHybridNames,
+    kGraniteWindowNames, kHunyuanNames, kMamba2Names, kMixtralNames, kOlmoHybridNames, kPhi3Names,
+    kQwen3NextNames, kQwen3_5Names, kStarCoder2Names, kModernBertNames, kBertNames;
 
 namespace {
 
@@ -292,7 +292,9 @@ const Family kFamilies[] = {
     {"gemma4_text", "Gemma 4 (text)",
      "as Gemma 3, with norms by weight, normed values, and a number that each layer's result is multiplied "
      "with; layers without a window have wider heads, of which a quarter turns, and may have keys for "
-     "values; experts beside the MLP, where the file has them (not E2B and E4B, with embeddings by layer)",
+     "values; experts beside the MLP, where the file has them; of E2B and E4B embeddings by layer, and keys "
+     "and "
+     "values that the last layers share",
      "Gemma4ForCausalLM", read_gemma4, kGemma4Names},
     {"kimi_linear", "Kimi Linear",
      "recurrent layers (a delta rule whose states decay by channel), every fourth one latent attention "
@@ -308,6 +310,14 @@ const Family kFamilies[] = {
      "as LFM2, with convolutions of seven rows, windows in some layers, norms before and after parts, and a "
      "gate of each head",
      "Lfm3ForCausalLM", read_lfm3, kLfm3Names},
+    {"llama4_text", "Llama 4 (text)",
+     "in three of four layers neighbouring dimensions turn, of heads normed behind that without weights, and "
+     "attention sees a chunk of positions; in the others queries grow with their positions; experts by "
+     "sigmoids, which multiply what goes in, beside a shared one",
+     "Llama4ForCausalLM", read_llama4, kLlama4Names},
+    {"phimoe", "Phi-MoE",
+     "LayerNorms; experts by SparseMixer, the likeliest two; biases of attention, where the file says so",
+     "PhimoeForCausalLM", read_phimoe, kPhimoeNames},
     {"gla", "GLA",
      "gated linear attention in all layers: decays of each key channel, made from 16 numbers a "
      "token; as flash-linear-attention has it, without its short convolutions and feature maps",
