@@ -83,12 +83,12 @@ class Leveller {
   LanePart& batch(size_t load) {
     return filling_.micro_batches[static_cast<size_t>(filling_.loads[load].first_micro_batch)];
   }
-  Halves takes(const Load& load, const cost::Work& work) const {
+  Halves takes(const Load& load, const cost::Work& work) {
     Halves takes = times_.takes(work, load.width);
     takes += load.exchange;
     return takes;
   }
-  int64_t over_ns(const Load& load, const cost::Work& work) const {
+  int64_t over_ns(const Load& load, const cost::Work& work) {
     const Halves takes = this->takes(load, work);
     return std::max(takes.forward_ns - longest_of(load).forward_ns,
                     takes.backward_ns - longest_of(load).backward_ns);

@@ -14,6 +14,8 @@ using strategy::PipelineMicroBatch;
 namespace {
 
 constexpr int kTried = 3;  // loads of a width that a sequence is tried on with what they exchange
+// What a load takes more for a sequence may be less than its linear work by so much, by rounding.
+constexpr int64_t kRoundingNs = 8;
 
 // That sequences are cut over. Beyond a node whole ones: heads then divide best, and no node's lanes are cut
 // in two.
@@ -63,6 +65,10 @@ Strip::Strip(const Packing& packing)
   int64_t rest_ns = 0;
   for (int place = times_.places() - 1; place >= 0; --place)
     rest_ns_[static_cast<size_t>(place)] = rest_ns += times_.work_ns(place);
+  if (packing.scheme.scheme().pp > 1) return;  // the slowest stage of one load may be another's fastest
+  constexpr int64_t kTokens = 1024;
+  const int64_t linear_ns = std::max<int64_t>(2, packing.scheme.load_ns({.tokens = kTokens})) - 1;  // rounded
+  tokens_per_ns_ = static_cast<int64_t>((cost::Wide{kTokens} << kRateBits) / linear_ns) + 1;
 }
 
 bool Strip::in_time(const Halves& takes, int64_t start_ns, const Halves& most) const {
@@ -76,20 +82,55 @@ bool Strip::fill(const Trial& trial) {
   filling_.micro_batches.clear();
   filling_.micro_batch_of.clear();
   passes_.resize(trial.passes.size());
-  left_ns_ = 0;
+  left_ns_ = usable_tokens_ = 0;
+  if (in_passes()) count_rest_tokens();
   for (size_t p = 0; p < passes_.size(); ++p) {
     OpenPass& pass = passes_[p];
     pass.most = trial.passes[p];
     pass.free.reset(packing_.nodes);
-    left_ns_ += packing_.lanes() * (pass.most.both_ns() - packing_.scheme.micro_batch_ns());
+    const int64_t lane_ns = pass.most.both_ns() - packing_.scheme.micro_batch_ns();
+    left_ns_ += packing_.lanes() * lane_ns;
+    pass.usable_tokens = usable_tokens(lane_ns, capacity());
+    usable_tokens_ += packing_.lanes() * pass.usable_tokens;
   }
   open_.resize(static_cast<size_t>(times_.widths()));
   for (auto& open : open_) open.clear();
   open_end_ = 0;
   for (int place = 0; place < times_.places(); ++place) {
-    if (left_ns_ < rest_ns_[static_cast<size_t>(place)] || !put(place)) return false;
+    if (!may_hold_rest(place) || !put(place)) return false;
   }
   return true;
+}
+
+// By place: tokens of it and of all behind it. One that may exceed the capacity on its widest lanes counts
+// for nothing.
+void Strip::count_rest_tokens() {
+  if (rest_capacity_ == capacity()) return;
+  rest_capacity_ = capacity();
+  rest_tokens_.resize(rest_ns_.size());
+  int64_t rest = 0;
+  for (int place = times_.places() - 1; place >= 0; --place) {
+    const int64_t length = packing_.length(place);
+    const int widest = times_.lanes(times_.end_width(place) - 1);
+    const bool fits = packing_.scheme.share_of(length, widest).tokens <= rest_capacity_;
+    rest_tokens_[static_cast<size_t>(place)] = rest += fits ? length : 0;
+  }
+}
+
+// Other lanes may hide a sequence's attention, but not its linear work. With several stages room alone
+// counts.
+int64_t Strip::usable_tokens(int64_t left_ns, int64_t room_tokens) const {
+  if (left_ns < 0 || room_tokens <= 0) return 0;
+  return static_cast<int64_t>(std::min<cost::Wide>(tokens_in(left_ns), room_tokens));
+}
+
+bool Strip::may_hold_rest(int place) const {
+  const auto at = static_cast<size_t>(place);
+  if (left_ns_ < rest_ns_[at]) return false;
+  if (!in_passes()) return true;
+  const bool times_tokens = packing_.scheme.scheme().pp == 1;
+  const cost::Wide roundings = times_tokens ? cost::Wide{times_.places() - place} * packing_.lanes() : 0;
+  return usable_tokens_ + tokens_in(kRoundingNs * roundings) >= rest_tokens_[at];
 }
 
 // Where loads lie above each other, a sequence does not join one of more lanes than it would take alone while
@@ -133,8 +174,12 @@ bool Strip::join(int place, int first_width, int end_width, Room room) {
     const auto& open = open_[static_cast<size_t>(width)];
     if (open.empty()) continue;
     const int lanes = times_.lanes(width);
+    const auto least = [&](int64_t left_ns) {
+      return std::ranges::lower_bound(open, left_ns, {}, &Open::left_ns);
+    };
+    const auto in_time = least(work_ns / lanes);
+    if (in_time == open.end()) continue;
     const int64_t tokens = room == Room::kAny ? 0 : times_.share(place, width).tokens;
-    const auto in_time = open.lower_bound({.left_ns = work_ns / lanes});
     int tried = 0;
     const auto consider = [&](const Open& next) {
       if (next.room_tokens < tokens) return;
@@ -147,7 +192,7 @@ bool Strip::join(int place, int first_width, int end_width, Room room) {
       auto next = in_time;
       while (next != open.end() && tried < kTried) consider(*next++);
       if (next == open.end()) continue;
-      next = open.lower_bound({.left_ns = std::max(next->left_ns, times_.alone(place, width).both_ns())});
+      next = least(std::max(next->left_ns, times_.alone(place, width).both_ns()));
       while (next != open.end() && tried == kTried) consider(*next++);
     }
   }
@@ -244,6 +289,7 @@ bool Strip::begin(int place) {
                             .room_tokens = capacity() - share.tokens,
                             .first_micro_batch = first_micro_batch});
   left_ns_ -= (alone.both_ns() - packing_.scheme.micro_batch_ns()) * times_.lanes(best->width);
+  usable_tokens_ -= passes_[static_cast<size_t>(best->pass)].usable_tokens * times_.lanes(best->width);
   filling_.micro_batches.push_back({.work = share, .takes = alone});
   filling_.micro_batch_of.push_back(first_micro_batch);
   const int lanes = load(index).lanes.lanes;
@@ -308,28 +354,43 @@ void Strip::lay_free_above(int index) {
 
 Strip::Open Strip::opened(const Load& load, int index) {
   const Halves& most = pass_of(load).most;
-  if (!trial_->apart) return {most.both_ns() - load.end_ns(), index, load.room_tokens};
+  const auto room_tokens =
+      static_cast<int32_t>(std::clamp<int64_t>(load.room_tokens, -1, std::numeric_limits<int32_t>::max()));
+  if (!trial_->apart) return {most.both_ns() - load.end_ns(), index, room_tokens};
   const auto of_both = [&](int64_t takes_ns, int64_t most_ns) {
     return static_cast<int64_t>(cost::Wide{most_ns - takes_ns} * most.both_ns() /
                                 std::max<int64_t>(1, most_ns));
   };
   const int64_t left_ns = std::min(of_both(load.takes.forward_ns, most.forward_ns),
                                    of_both(load.takes.backward_ns, most.backward_ns));
-  return {left_ns, index, load.room_tokens};
+  return {left_ns, index, room_tokens};
 }
 
-// Unless not even the shortest sequence has room.
+// Unless not even the shortest sequence has room or time.
 void Strip::open(int index) {
-  const Load& of = load(index);
-  if (in_passes() && of.room_tokens < times_.share(times_.places() - 1, of.width).tokens) return;
+  Load& of = load(index);
+  const int shortest = times_.places() - 1;
   const Open entry = opened(of, index);
+  const int64_t left_ns = pass_of(of).most.both_ns() - of.end_ns();
+  if (in_passes() && of.room_tokens < times_.share(shortest, of.width).tokens) return;
+  if (entry.left_ns < times_.work_ns(shortest) / of.lanes.lanes) return;  // join asks for no less
+  of.usable_tokens = usable_tokens(left_ns, of.room_tokens) * of.lanes.lanes;
+  usable_tokens_ += of.usable_tokens;
   open_end_ = std::max(open_end_, of.width + 1);
-  open_[static_cast<size_t>(of.width)].insert(entry);
+  auto& open = open_[static_cast<size_t>(of.width)];
+  open.insert(std::ranges::lower_bound(open, entry), entry);
 }
 
+// REQUIRES: it has not changed since it was opened.
 void Strip::close(int index) {
-  const Load& closed = load(index);
-  open_[static_cast<size_t>(closed.width)].erase(opened(closed, index));
+  Load& closed = load(index);
+  const Open entry = opened(closed, index);
+  auto& open = open_[static_cast<size_t>(closed.width)];
+  const auto at = std::ranges::lower_bound(open, entry);
+  if (at == open.end() || *at != entry) return;
+  open.erase(at);
+  usable_tokens_ -= closed.usable_tokens;
+  closed.usable_tokens = 0;
 }
 
 std::vector<strategy::MicroBatchSequence> Strip::sequences_of(const std::vector<int>& places) const {

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -59,6 +58,8 @@ struct Load {
   // What is free above it, in its pass: FreeLanes' runs.
   size_t free_begin = 0;
   size_t free_end = 0;
+  // That sequences may still fill on it, at most; 0 unless it is open (Strip::fill).
+  int64_t usable_tokens = 0;
   int64_t end_ns() const { return start_ns + takes.both_ns(); }
 };
 
@@ -85,11 +86,13 @@ class Strip {
   // What it is made from must outlive it.
   explicit Strip(const Packing& packing);
 
-  // Whether the packing's sequences all end in time; no sooner than there is time left for the work of all
-  // that are left. Each joins one of the loads with room, or begins one on the fewest lanes that end in time,
-  // inside a node where it fits one, else on whole nodes; a load that has no room gets another micro-batch
-  // where nothing else is left, but where lanes share parameters or there are several stages it has one.
-  // O(sequences · log(loads) + loads · nodes), about.
+  // Whether the packing's sequences all end in time. No sooner than there is time left for the work of all
+  // that are left; where a load is one micro-batch, than free lanes and loads that may still take the
+  // shortest sequence have time and room for their tokens. Each joins one of the loads with room, or begins
+  // one on the fewest lanes that end in time, inside a node where it fits one, else on whole nodes; a load
+  // that has no room gets another micro-batch where nothing else is left, but where lanes share parameters or
+  // there are several stages it has one. O(sequences · log(loads) + loads · nodes), about, and loads to keep
+  // in order.
   bool fill(const Trial& trial);
   WidthTimes& times() { return times_; }
   // Of the last trial that was filled.
@@ -102,12 +105,13 @@ class Strip {
   struct Open {
     int64_t left_ns = 0;
     int load = 0;
-    int64_t room_tokens = 0;
+    int32_t room_tokens = 0;  // or as many as it counts
     auto operator<=>(const Open&) const = default;
   };
   struct OpenPass {
     SchemeCost::Halves most;
     FreeLanes free;
+    int64_t usable_tokens = 0;  // of a free lane
   };
   struct Place {
     int pass = 0;
@@ -115,6 +119,7 @@ class Strip {
     FreeLanes::Place of;
   };
   enum class Room { kInMicroBatch, kAny };
+  static constexpr int kRateBits = 40;
 
   // Whether a load is one micro-batch, for lanes wait for each other behind it or the order counts.
   bool in_passes() const {
@@ -141,20 +146,29 @@ class Strip {
   Open opened(const Load& load, int index);
   void open(int load);
   void close(int load);
+  // All that is left, by time and by tokens: false proves that not.
+  bool may_hold_rest(int place) const;
+  cost::Wide tokens_in(cost::Wide ns) const { return (ns * tokens_per_ns_ >> kRateBits) + 1; }
+  int64_t usable_tokens(int64_t left_ns, int64_t room_tokens) const;
+  void count_rest_tokens();
   using Places = std::vector<std::vector<int>>;  // by micro-batch
   std::vector<strategy::MicroBatchSequence> sequences_of(const std::vector<int>& places) const;
   void add_micro_batches(const Filling& filling, size_t load, const Places& places, std::optional<int> pass,
-                 std::vector<strategy::PipelineMicroBatch>& micro_batches) const;
+                         std::vector<strategy::PipelineMicroBatch>& micro_batches) const;
 
   const Packing& packing_;
   WidthTimes times_;
   const Trial* trial_ = nullptr;
   std::vector<OpenPass> passes_;
-  std::vector<std::set<Open>> open_;  // of all passes, by width
-  int open_end_ = 0;                  // behind the widest that ever was
+  std::vector<std::vector<Open>> open_;  // of all passes, by width; ascending
+  int open_end_ = 0;                     // behind the widest that ever was
   Filling filling_;
-  std::vector<int64_t> rest_ns_;                // by place: the work of it and of all behind it
-  int64_t left_ns_ = 0;                         // of all lanes and passes
+  std::vector<int64_t> rest_ns_;              // by place: the work of it and of all behind it
+  int64_t left_ns_ = 0;                       // of all lanes and passes
+  std::vector<int64_t> rest_tokens_;          // by place, as rest_ns_, but for those that exceed the capacity
+  int64_t rest_capacity_ = -1;                // for which these were counted
+  int64_t usable_tokens_ = 0;                 // of open loads and free lanes
+  int64_t tokens_per_ns_ = int64_t{1} << 56;  // at most, on one lane; fixed point of kRateBits
   std::vector<std::pair<int64_t, int>> joins_;  // of join: by time left, and the load
 };
 

@@ -113,6 +113,14 @@ class StripPacker {
   bool fill_stages(Shape shape);
   std::vector<int64_t> longest_ns(int passes);
   bool run(int passes);
+  // One choice of knobs, each searched.
+  struct Round {
+    int least_lanes = 1;
+    int64_t most_milli = kMilli;
+    bool stacks = false;
+    bool last_resort = false;  // only while no trial has held all
+  };
+  std::vector<Round> rounds_together() const;
   Found find_together(Shape shape);
   void level_from(Filling filling, const Shape& shape, Found& found);
   void consider_levelled(Found found);
@@ -237,29 +245,33 @@ bool StripPacker::run(int passes) {
   return true;
 }
 
+// The phase "together" of the header's table, in order. With few lanes a sequence may not end in time at all:
+// more are a last resort.
+std::vector<StripPacker::Round> StripPacker::rounds_together() const {
+  std::vector<Round> rounds;
+  const bool staged = scheme_.scheme().pp > 1;
+  const int most_least = staged && !few() ? 1 : packing_.node_lanes;
+  for (int least = 1; least <= std::max(most_least, packing_.lanes()); least *= 2)
+    rounds.push_back({.least_lanes = least, .last_resort = least > most_least});
+  if (staged || packing_.lanes() == 1 || !packing_.options.seeds.has(Seed::kStacks)) return rounds;
+  for (const int64_t most_milli : kMostMilli)
+    rounds.push_back({.most_milli = most_milli, .stacks = !shares()});
+  return rounds;
+}
+
 // Forwards and backwards divide a pass as they like.
 StripPacker::Found StripPacker::find_together(Shape shape) {
   Found found;
   const bool spans_nodes = scheme_.scheme().pp == 1 && packing_.lanes() > packing_.node_lanes;
-  const auto try_both = [&] {
+  for (const Round& round : rounds_together()) {
+    if (round.last_resort && found.end_ns != kNever) continue;
+    shape.trial.least_lanes = round.least_lanes;
+    shape.trial.most_milli = round.most_milli;
+    shape.trial.stacks = round.stacks;
     shape.trial.keeps_whole = false;
     search(shape, found);
     shape.trial.keeps_whole = true;
     if (spans_nodes) search(shape, found);
-  };
-  const int most_least = scheme_.scheme().pp > 1 && !few() ? 1 : packing_.node_lanes;
-  for (int least = 1; least <= most_least || (least <= packing_.lanes() && found.end_ns == kNever);
-       least *= 2) {
-    shape.trial.least_lanes = least;
-    try_both();
-  }
-  if (scheme_.scheme().pp > 1 || packing_.lanes() == 1 || !packing_.options.seeds.has(Seed::kStacks))
-    return found;
-  shape.trial.least_lanes = 1;
-  shape.trial.stacks = !shares();
-  for (const int64_t most_milli : kMostMilli) {
-    shape.trial.most_milli = most_milli;
-    try_both();
   }
   return found;
 }

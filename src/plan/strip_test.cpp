@@ -114,6 +114,49 @@ TEST(Strip, WhatIsFilledLiesOnItsLanesAndEndsInTime) {
   EXPECT_GT(beside, 10);
 }
 
+// Priced again and again in any order, as the scheme prices it; keys of the table collide.
+TEST(WidthTimes, WorkTakesWhatTheSchemeSays) {
+  const cost::CostModel cost = test_cost();
+  const strategy::Scheme scheme{.cp = 16, .fsdp = 16};
+  const SchemeCost priced(scheme, cost, scheme.cp);
+  const std::vector<int64_t> lengths = {500, 40};
+  const std::vector<int> widths = {1, 2, 3, 8, 16};
+  WidthTimes times(priced, lengths, widths);
+  base::Rng rng(7, 41);
+  for (int i = 0; i < 20'000; ++i) {
+    const auto width = static_cast<int>(rng.below(widths.size()));
+    const cost::Work work{.tokens = rng.between(1, 60), .squares = rng.between(1, 20) * 100};
+    const SchemeCost::Halves takes = times.takes(work, width);
+    const SchemeCost::Halves expected = priced.on(widths[static_cast<size_t>(width)]).halves(work);
+    ASSERT_EQ(takes.forward_ns, expected.forward_ns) << i;
+    ASSERT_EQ(takes.backward_ns, expected.backward_ns) << i;
+  }
+}
+
+// Lanes that are full to the last token are filled, and one token more is one too many, whatever the time.
+TEST(Strip, PassesHoldAsManyTokensAsTheirLanes) {
+  const cost::CostModel cost = test_cost();
+  const strategy::Scheme scheme{.cp = 4, .fsdp = 4};
+  const SchemeCost priced(scheme, cost, scheme.cp);
+  const strategy::Pipeline pipeline{.scheme = scheme, .ranks = {0, 1, 2, 3}};
+  constexpr int kPasses = 3;
+  const int64_t room = priced.lane_max_len_tokens();
+  const Trial ample{.passes =
+                        std::vector(kPasses, SchemeCost::Halves{cost::kLongestNs / 2, cost::kLongestNs / 2})};
+  const auto fills = [&](const std::vector<int64_t>& lengths) {
+    std::vector<int> members(lengths.size());
+    std::iota(members.begin(), members.end(), 0);
+    const Packing packing(pipeline, priced, lengths, members, {});
+    return Strip(packing).fill(ample);
+  };
+  std::vector<int64_t> full(kPasses * 4, room - 1);
+  EXPECT_TRUE(fills(full));
+  full.insert(full.end(), kPasses * 4, 1);
+  EXPECT_TRUE(fills(full));
+  full.push_back(1);
+  EXPECT_FALSE(fills(full));
+}
+
 TEST(Level, NoPassEndsLaterAndMostEndSooner) {
   const cost::CostModel cost = test_cost();
   constexpr int kLanes = 16;

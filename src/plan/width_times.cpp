@@ -1,8 +1,23 @@
 #include "plan/width_times.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace sluice::plan {
+namespace {
+
+// Entries of the table of priced work: half a MiB at most.
+constexpr size_t kPricedPerPlace = 8, kFewestPriced = 64, kMostPriced = 8192;
+
+// Multiplicative hashing by odd constants; the product's high bits depend on all of the key.
+size_t mixed(const cost::Work& work, int width) {
+  uint64_t key = static_cast<uint64_t>(work.squares) * 0x9e3779b97f4a7c15U;
+  key += static_cast<uint64_t>(work.tokens) * 0xc2b2ae3d27d4eb4fU;
+  key += static_cast<uint64_t>(width) * 0x165667b19e3779f9U;
+  return (key ^ key >> 32) * 0x9e3779b97f4a7c15U >> 40;
+}
+
+}  // namespace
 
 WidthTimes::WidthTimes(const SchemeCost& scheme, std::span<const int64_t> lengths,
                        const std::vector<int>& widths)
@@ -25,6 +40,18 @@ WidthTimes::WidthTimes(const SchemeCost& scheme, std::span<const int64_t> length
 int WidthTimes::width_of(int64_t lanes) const {
   return static_cast<int>(std::ranges::lower_bound(widths_, lanes, {}, &SchemeCost::OnLanes::lanes) -
                           widths_.begin());
+}
+
+SchemeCost::Halves WidthTimes::takes(const cost::Work& work, int width) {
+  const SchemeCost::OnLanes& on = widths_[static_cast<size_t>(width)];
+  if (on.lanes() == 1) return on.halves(work);
+  if (priced_.empty()) {
+    const size_t wanted = kPricedPerPlace * length_of_.size();
+    priced_.resize(std::bit_ceil(std::clamp(wanted, kFewestPriced, kMostPriced)));
+  }
+  Priced& priced = priced_[mixed(work, width) & (priced_.size() - 1)];
+  if (!priced.is(work, width)) priced = {.work = work, .width = width, .takes = on.halves(work)};
+  return priced.takes;
 }
 
 const WidthTimes::OnLanes& WidthTimes::on(int place, int width) {

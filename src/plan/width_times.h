@@ -26,9 +26,7 @@ class WidthTimes {
   int first_width(int place) const { return of(place).first_width; }
   int end_width(int place) const { return of(place).end_width; }
   // What a micro-batch of `work` on each lane takes.
-  SchemeCost::Halves takes(const cost::Work& work, int width) const {
-    return widths_[static_cast<size_t>(width)].halves(work);
-  }
+  SchemeCost::Halves takes(const cost::Work& work, int width);
   // SchemeCost::OnLanes::most_tokens.
   int64_t most_tokens(const cost::Work& shared, int width) const {
     return widths_[static_cast<size_t>(width)].most_tokens(shared);
@@ -55,10 +53,21 @@ class WidthTimes {
   }
   const OnLanes& on(int place, int width);
 
+  // What lanes exchange takes long to price, and a search asks for the same work again and again.
+  struct Priced {
+    cost::Work work;
+    int width = -1;
+    SchemeCost::Halves takes;
+    bool is(const cost::Work& other, int other_width) const {
+      return width == other_width && work.tokens == other.tokens && work.squares == other.squares &&
+             work.windowed == other.windowed;
+    }
+  };
   const SchemeCost& scheme_;
   std::vector<SchemeCost::OnLanes> widths_;
   std::vector<Length> lengths_;  // those that differ
   std::vector<int> length_of_;   // by place
+  std::vector<Priced> priced_;   // by hash; the latest of those that have the same
 };
 
 }  // namespace sluice::plan
