@@ -115,8 +115,8 @@ void run(EmbedArguments options) {
   }
   if (options.context_length == 0) {
     constexpr int64_t kUsual = 2048;  // where a model says nothing
-    const int64_t said = text_tokens_of(options, model);
-    options.context_length = said > 0 ? said : kUsual;
+    const int64_t text_tokens = text_tokens_of(options, model);
+    options.context_length = text_tokens > 0 ? text_tokens : kUsual;
   }
   const std::unique_ptr<corpus::Tokenizer> tokenizer = tokenizer_of(options.tokenizer, model, Needed::kYes);
   std::vector<std::vector<int32_t>> texts;

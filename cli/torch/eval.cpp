@@ -276,9 +276,10 @@ void run_retrieval(run::ModelSource& model, const EvalArguments& options,
   }
   if (!options.scores.empty() || !options.losses.empty() || !options.logits.empty())
     throw base::InputError("--scores, --losses and --logits are of --corpus alone: leave out --positives");
-  const int64_t said = text_tokens_of(options, model);
-  RetrievalOptions retrieval{.context_length = said > 0 ? std::min(said, options.sampling.context_length)
-                                                        : options.sampling.context_length,
+  const int64_t text_tokens = text_tokens_of(options, model);
+  RetrievalOptions retrieval{.context_length = text_tokens > 0
+                                                   ? std::min(text_tokens, options.sampling.context_length)
+                                                   : options.sampling.context_length,
                              .overflow = corpus::parse_overflow(options.overflow, "--overflow"),
                              .tokens_per_batch = options.sampling.tokens_per_step * options.launch.world_size,
                              .most_queries = options.most_sequences,

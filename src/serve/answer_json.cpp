@@ -182,9 +182,9 @@ Json response_json(const CompletionRequest& request, const AnswerHead& head,
                    const std::vector<Choice>& choices, const corpus::Tokenizer& tokenizer) {
   const bool chat = request.endpoint == Endpoint::kChat;
   Json list = Json::array();
-  int64_t said = 0;
+  int64_t completion_tokens = 0;
   for (const Choice& choice : choices) {
-    said += std::ssize(choice.output->tokens);
+    completion_tokens += std::ssize(choice.output->tokens);
     Json json = {{"index", choice.index}, {"logprobs", nullptr}, {"finish_reason", finish_reason(choice)}};
     if (chat) {
       json["message"] = message_json(head, choice);
@@ -198,7 +198,7 @@ Json response_json(const CompletionRequest& request, const AnswerHead& head,
   }
   Json answer = head_json(request, head, "chat.completion");
   answer["choices"] = list;
-  answer["usage"] = usage_json(request, said);
+  answer["usage"] = usage_json(request, completion_tokens);
   return answer;
 }
 
