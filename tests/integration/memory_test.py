@@ -167,7 +167,6 @@ PROVED = {
     "classes of an encoder": ("2x<1,1,1>", CLASSES | {"model": ENCODER}),
     "classes of an encoder on stages": ("<1,2,1>", CLASSES | {"model": ENCODER}),
     "embeddings by layer": ("2x<1,1,1>", {"model": BY_LAYER}),
-    "embeddings by layer under tensor parallel": ("<2,1,1>", {"model": BY_LAYER}),
     "embeddings by layer on stages": ("<1,2,1>", {"model": BY_LAYER}),
     "float32": ("2x<1,1,1>", LARGE_VOCABULARY),
     "chunks of more rows": ("2x<1,1,1>", MIDDLE_VOCABULARY),
