@@ -93,13 +93,14 @@ int ExchangeChoice::head_lanes(int lanes) const {
 namespace {
 
 // On the fullest stage, with what is at work beyond a ring's.
-int64_t held_bytes(const strategy::Scheme& scheme, const CostModel& cost, const ExchangeBytes& more) {
+int64_t held_bytes(const strategy::Scheme& scheme, const CostModel& cost, const ExchangeBytes& more,
+                   int head_lanes) {
   const bool counts_work = cost.options().memory.transient_bytes_per_token > 0;
   const int64_t at_work = counts_work ? std::max(more.forward, more.nested) : 0;
   int64_t kept = 0;
   for (int stage = 0; stage < scheme.pp; ++stage) {
     const base::Interval blocks = cost.program().blocks_in(cost.stage_run(scheme, stage));
-    kept = std::max(kept, kept_of(more, cost, blocks));
+    kept = std::max(kept, kept_exchange_bytes(cost, scheme, blocks, head_lanes));
   }
   return MemoryCost(cost, scheme).held_bytes_per_token() + kept + at_work;
 }
@@ -129,13 +130,11 @@ Exchanges::Exchanges(const strategy::Scheme& scheme, const CostModel& cost)
   held_bytes_.push_back(0);
   for (int lanes = 1; lanes <= most; ++lanes) {
     most_.push_back(model::most_heads(heads_, lanes));
-    held_bytes_.push_back(
-        held_bytes(scheme, cost, exchange_bytes(shape, scheme, cost.options().memory.element_bytes, lanes)));
+    held_bytes_.push_back(held_bytes(scheme, cost, most_exchange_bytes(cost, scheme, lanes), lanes));
     recurrent_row_bytes_.push_back(recurrent_row_bytes(shape.recurrent, scheme.tp, lanes) *
                                    cost.options().memory.element_bytes);
   }
-  held_travelling_bytes_ =
-      held_bytes(scheme, cost, moving_query_bytes(shape, scheme, cost.options().memory.element_bytes));
+  held_travelling_bytes_ = held_bytes(scheme, cost, most_moving_query_bytes(cost, scheme), 1);
   const int64_t again =
       cost.options().repeat_forward ? strategy::MemoryPolicy::kAll : cost.policy().recompute_permille;
   for (int stage = 0; stage < scheme.pp; ++stage) {

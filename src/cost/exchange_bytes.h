@@ -17,13 +17,15 @@ struct ExchangeBytes {
   int64_t backward = 0;         // at work, of a backward without a ring
   int64_t nested = 0;           // at work, of one with a ring between runs
 };
-// In runs of so many lanes. REQUIRES: there are heads for it.
-ExchangeBytes exchange_bytes(const model::Shape& shape, const strategy::Scheme& scheme, int64_t element_bytes,
+// The block at `position`, in runs of so many lanes. REQUIRES: there are heads for it.
+ExchangeBytes exchange_bytes(const CostModel& cost, const strategy::Scheme& scheme, int64_t position,
                              int head_lanes);
+// The most of any block, number by number.
+ExchangeBytes most_exchange_bytes(const CostModel& cost, const strategy::Scheme& scheme, int head_lanes);
 // And that of queries that travel, with what they need and make: at work alone.
-ExchangeBytes moving_query_bytes(const model::Shape& shape, const strategy::Scheme& scheme,
-                                 int64_t element_bytes);
+ExchangeBytes most_moving_query_bytes(const CostModel& cost, const strategy::Scheme& scheme);
 // Of these, what stays of the blocks from forward to backward.
-int64_t kept_of(const ExchangeBytes& more, const CostModel& cost, base::Interval blocks);
+int64_t kept_exchange_bytes(const CostModel& cost, const strategy::Scheme& scheme, base::Interval blocks,
+                            int head_lanes);
 
 }  // namespace sluice::cost

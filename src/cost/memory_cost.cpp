@@ -197,9 +197,7 @@ int64_t MemoryCost::deferred_bytes_per_token(int64_t position) const {
 
 int64_t MemoryCost::kept_bytes_per_token(int64_t position, int head_lanes) const {
   if (position < program().first_trained()) return 0;
-  const int64_t exchanged =
-      kept_of(exchange_bytes(options().shape, scheme_, options().memory.element_bytes, head_lanes), cost_,
-              {position, position + 1});
+  const int64_t exchanged = kept_exchange_bytes(cost_, scheme_, {position, position + 1}, head_lanes);
   const int64_t saved = saved_bytes_per_token(position);
   if (!cost_.recomputes(position)) return saved + exchanged;
   // What was measured or published, shared as the kind says.

@@ -39,10 +39,8 @@ class Activations {
         cost_(cost),
         memory_(cost, scheme),
         head_lanes_(head_lanes),
-        exchange_(cost::exchange_bytes(cost.options().shape, scheme, cost.options().memory.element_bytes,
-                                       head_lanes)),
-        travelling_(
-            cost::moving_query_bytes(cost.options().shape, scheme, cost.options().memory.element_bytes)),
+        exchange_(cost::most_exchange_bytes(cost, scheme, head_lanes)),
+        travelling_(cost::most_moving_query_bytes(cost, scheme)),
         boundary_(memory_.boundary_bytes_per_token()) {
     const model::Program& program = cost_.program();
     for (int stage = 0; stage < scheme.pp; ++stage) {
@@ -61,9 +59,11 @@ class Activations {
       const auto grow = [&](std::vector<int64_t>& sums, int64_t own) { sums.push_back(sums.back() + own); };
       grow(kept_,
            like_before ? kept_.back() - kept_.end()[-2] : memory_.kept_bytes_per_token(block, head_lanes));
-      grow(deferred_, like_before
-                          ? deferred_.back() - deferred_.end()[-2]
-                          : std::max<int64_t>(0, memory_.deferred_bytes_per_token(block) - exchange_.saved));
+      const auto deferred = [&] {
+        const int64_t exchanged = cost::exchange_bytes(cost_, scheme, block, head_lanes).saved;
+        return std::max<int64_t>(0, memory_.deferred_bytes_per_token(block) - exchanged);
+      };
+      grow(deferred_, like_before ? deferred_.back() - deferred_.end()[-2] : deferred());
     }
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model/engine_step_rows.h"
+#include "model/head_parts.h"
 
 namespace sluice::inference {
 namespace {
@@ -30,16 +31,17 @@ cost::DecodeWork of_lane(const model::Shape& shape, const strategy::Scheme& sche
   return pass;
 }
 
-// What lanes give each other where a layer of such a pass attends.
+// What lanes give each other where the layer at `position` attends in such a pass.
 int64_t between_lanes_ns(const cost::CostModel& cost, const strategy::Scheme& scheme,
-                         const cost::DecodeWork& pass, int level) {
+                         const cost::DecodeWork& pass, int level, int64_t position) {
   const model::Shape& shape = cost.options().shape;
+  const model::AttendingHeads own =
+      model::attending_heads(shape, cost.program().kind_at(position), scheme.tp);
   const int64_t element_bytes = cost.options().memory.element_bytes;
   // Of latent attention all queries go to one narrow head, which keys and values are made of.
   const bool narrow = shape.latent.kv_rank > 0;
-  const int64_t width = narrow ? shape.latent.kv_rank + shape.latent.rotated : shape.head_dim;
-  const int64_t queries = shape.heads / scheme.tp;
-  const int64_t keys = narrow ? 1 : cost::divide_up(shape.kv_heads, scheme.tp);
+  const int64_t width = narrow ? shape.latent.kv_rank + shape.latent.rotated : own.width;
+  const int64_t queries = own.counts.queries, keys = narrow ? 1 : own.counts.keys;
   const int64_t wide_bytes = std::max<int64_t>(4, element_bytes);
   const bool cut = is_cut(shape, scheme, pass);
   const int64_t others = rows_of_lane(shape, scheme, pass) * (scheme.cp - 1);
@@ -60,13 +62,14 @@ cost::Wide EngineStepClock::of_stage(int stage, const cost::DecodeWork& pass) co
   const base::Interval run = cost_.stage_run(scheme_, stage);
   if (scheme_.cp == 1) return cost_.decode_ns(scheme_, run, pass);
   const base::Interval blocks = cost_.program().blocks_in(run);
-  int64_t attending = 0;
+  cost::Wide between_ns = 0;
   for (int64_t position = blocks.begin; position < blocks.end; ++position) {
     const model::TokenWork work = cost_.program().kind_at(position).work();
-    attending += work.scanned > 0 && work.attention == 0 ? 0 : 1;
+    const bool attends = work.scanned == 0 || work.attention > 0;
+    between_ns += attends ? between_lanes_ns(cost_, scheme_, pass, level_, position) : 0;
   }
   return cost_.decode_ns(scheme_, run, of_lane(cost_.options().shape, scheme_, pass)) +
-         cost::Wide{pass.engine_steps} * attending * between_lanes_ns(cost_, scheme_, pass, level_);
+         pass.engine_steps * between_ns;
 }
 
 // All stages at once, at a turn's end.

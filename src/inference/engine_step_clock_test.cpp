@@ -4,6 +4,7 @@
 
 #include "inference/engine_steps.h"
 #include "inference/testing.h"
+#include "model/test_families.h"
 
 namespace sluice::inference {
 namespace {
@@ -14,11 +15,27 @@ cost::DecodeWork of_texts(int64_t texts, int64_t tokens, int64_t passes = 1) {
   return work;
 }
 
-int64_t ns_of(const strategy::Scheme& scheme, const std::vector<cost::DecodeWork>& passes, int level = 0) {
-  const cost::CostModel cost = test_machine();
+int64_t ns_on(const cost::CostModel& cost, const strategy::Scheme& scheme,
+              const std::vector<cost::DecodeWork>& passes, int level = 0) {
   EngineStepClock clock(cost, scheme, level);
   for (const cost::DecodeWork& pass : passes) clock.add(pass);
   return clock.ns();
+}
+
+int64_t ns_of(const strategy::Scheme& scheme, const std::vector<cost::DecodeWork>& passes, int level = 0) {
+  return ns_on(test_machine(), scheme, passes, level);
+}
+
+// A model of two widths of heads as `machine` prices it; only the wide layers' heads differ in width.
+cost::CostModel with_wide_heads(const cost::CostModel& machine, const char* width) {
+  cost::CostModel::Options options = machine.options();
+  const std::string own = R"({"sliding_window": 5, "attention_k_eq_v": true, "hidden_size_per_layer_input": 0,
+      "num_global_key_value_heads": 8, "global_head_dim": )";
+  options.shape = model::family_shape(options.shape, "gemma4_text", (own + width + "}").c_str());
+  for (auto& [tp, kinds] : options.kinds_by_tp) {
+    if (kinds.size() == 3) kinds.insert(kinds.begin() + 1, kinds[1]);
+  }
+  return cost::CostModel(options);
 }
 
 TEST(EngineStepClock, OneStageTakesPassesOneBehindTheOther) {
@@ -26,6 +43,16 @@ TEST(EngineStepClock, OneStageTakesPassesOneBehindTheOther) {
   EXPECT_EQ(ns_of({}, {of_texts(8, 100), of_texts(8, 100)}), 2 * one);
   EXPECT_EQ(ns_of({}, {of_texts(8, 100), {}}), one);
   EXPECT_LT(ns_of({.tp = 2}, {of_texts(4096, 100)}), ns_of({}, {of_texts(4096, 100)}));
+}
+
+// Lanes give each other as much of a layer as its own heads are wide.
+TEST(EngineStepClock, LanesExchangeEachLayersOwnHeads) {
+  const cost::CostModel machine = test_machine();
+  const auto ns = [&](const char* width, const strategy::Scheme& scheme) {
+    return ns_on(with_wide_heads(machine, width), scheme, {of_texts(64, 500)});
+  };
+  EXPECT_EQ(ns("256", {}), ns("512", {}));
+  EXPECT_LT(ns("256", {.cp = 2}), ns("512", {.cp = 2}));
 }
 
 // A pass takes as long through stages as through one, and what it takes on the way; passes behind it take no

@@ -1,11 +1,25 @@
 #include "model/head_parts.h"
 
 #include <algorithm>
+#include <variant>
+
+#include "model/kind.h"
+#include "model/layer.h"
 
 namespace sluice::model {
 
 HeadCounts head_counts(const Shape& shape, int tp) {
   return {shape.heads / tp, std::max<int64_t>(1, shape.kv_heads / tp)};
+}
+
+AttendingHeads attending_heads(const Shape& shape, const Kind& kind, int tp) {
+  if (const Layer* layer = kind.layer()) {
+    for (const Part& part : layer->parts) {
+      const auto* own = std::get_if<Attention>(&part.mixer);
+      if (own != nullptr) return {{own->heads / tp, std::max<int64_t>(1, own->kv_heads / tp)}, own->head_dim};
+    }
+  }
+  return {head_counts(shape, tp), shape.head_dim};
 }
 
 int64_t most_head_lanes(const Shape& shape, int tp) {

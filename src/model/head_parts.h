@@ -9,6 +9,8 @@
 
 namespace sluice::model {
 
+class Kind;
+
 // One TP rank's heads: those that its lanes can exchange.
 struct HeadCounts {
   int64_t queries = 0;
@@ -16,6 +18,14 @@ struct HeadCounts {
 };
 // REQUIRES: tp cuts the shape (tp_fault). Key heads are not cut below one.
 HeadCounts head_counts(const Shape& shape, int tp);
+
+// The heads of one TP rank that a kind attends with, and how wide they are: kinds of one model may differ.
+struct AttendingHeads {
+  HeadCounts counts;
+  int64_t width = 0;
+};
+// Of a kind without attention of its own those of the shape.
+AttendingHeads attending_heads(const Shape& shape, const Kind& kind, int tp);
 
 // How many lanes can exchange heads: each needs one of every layer's, of recurrent ones a value head.
 int64_t most_head_lanes(const Shape& shape, int tp);
