@@ -263,7 +263,7 @@ SLUICE_SIMD void scatter_add(const A* rows, A factor, const Heads<A>& heads) {
 // A query's scores of the keys it sees, turned into exp(score - maximum); the maximum grows, the sum is
 // scaled to it, and the factor of what was summed before is returned.
 template <typename A>
-SLUICE_SIMD A exponentiate(A* scores, int64_t keys, A* maximum, A* sum) {
+SLUICE_SIMD_WIDE A exponentiate(A* scores, int64_t keys, A* maximum, A* sum) {
   A highest = *maximum;
 #pragma omp simd reduction(max : highest)
   for (int64_t i = 0; i < keys; ++i) highest = scores[i] > highest ? scores[i] : highest;
@@ -288,7 +288,7 @@ SLUICE_SIMD void scale(A* values, int64_t count, A factor) {
 
 // cap·tanh(s/cap) of scores.
 template <typename A>
-SLUICE_SIMD void cap_scores(A* scores, int64_t count, A cap) {
+SLUICE_SIMD_WIDE void cap_scores(A* scores, int64_t count, A cap) {
   const A narrower = A(1) / cap;
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) scores[i] = cap * vector_tanh(scores[i] * narrower);
@@ -452,7 +452,7 @@ class ForwardWorker {
 
 // The tile's scores become P and dP becomes dS: one key's row, of which the queries `seen` see the key.
 template <typename A>
-SLUICE_SIMD void differentiate(A* p, A* ds, base::Interval seen, const A* lse, const A* delta) {
+SLUICE_SIMD_WIDE void differentiate(A* p, A* ds, base::Interval seen, const A* lse, const A* delta) {
 #pragma omp simd
   for (int64_t i = seen.begin; i < seen.end; ++i) {
     const A probability = vector_exp(p[i] - lse[i]);
@@ -463,7 +463,8 @@ SLUICE_SIMD void differentiate(A* p, A* ds, base::Interval seen, const A* lse, c
 
 // The same of scores with a cap, whose derivative is 1 − (capped ÷ cap)².
 template <typename A>
-SLUICE_SIMD void differentiate_capped(A* p, A* ds, base::Interval seen, const A* lse, const A* delta, A cap) {
+SLUICE_SIMD_WIDE void differentiate_capped(A* p, A* ds, base::Interval seen, const A* lse, const A* delta,
+                                           A cap) {
   const A narrower = A(1) / cap;
 #pragma omp simd
   for (int64_t i = seen.begin; i < seen.end; ++i) {

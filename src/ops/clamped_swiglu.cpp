@@ -15,7 +15,7 @@ namespace sluice::ops {
 namespace {
 
 template <typename S, typename A>
-SLUICE_SIMD void clamped_rows(const S* gate_up, S* a, int64_t rows, int64_t width, A alpha, A limit) {
+SLUICE_SIMD_WIDE void clamped_rows(const S* gate_up, S* a, int64_t rows, int64_t width, A alpha, A limit) {
   for (int64_t row = 0; row < rows; ++row, gate_up += 2 * width, a += width) {
 #pragma omp simd
     for (int64_t i = 0; i < width; ++i) {
@@ -28,8 +28,8 @@ SLUICE_SIMD void clamped_rows(const S* gate_up, S* a, int64_t rows, int64_t widt
 }
 
 template <typename S, typename A>
-SLUICE_SIMD void clamped_backward_rows(const S* da, S* gate_up, S* a, int64_t rows, int64_t width, A alpha,
-                                       A limit) {
+SLUICE_SIMD_WIDE void clamped_backward_rows(const S* da, S* gate_up, S* a, int64_t rows, int64_t width,
+                                            A alpha, A limit) {
   for (int64_t row = 0; row < rows; ++row, gate_up += 2 * width, a += width, da += width) {
 #pragma omp simd
     for (int64_t i = 0; i < width; ++i) {
@@ -79,11 +79,10 @@ at::Tensor clamped_swiglu_backward(const at::Tensor& da_TF, const at::Tensor& ga
 
 at::Tensor clamped_swiglu(const at::Tensor& gate_up_TG, const ClampedSwiglu& options) {
   if (!is_dense_cpu(gate_up_TG)) return aten::clamped_swiglu(gate_up_TG, options);
-  return gated_forward(
-      gate_up_TG, [&]<typename S>(const S* gate_up, S* a, int64_t rows, int64_t width) {
-        using A = at::opmath_type<S>;
-        clamped_rows<S, A>(gate_up, a, rows, width, static_cast<A>(options.alpha), static_cast<A>(options.limit));
-      });
+  return gated_forward(gate_up_TG, [&]<typename S>(const S* gate_up, S* a, int64_t rows, int64_t width) {
+    using A = at::opmath_type<S>;
+    clamped_rows<S, A>(gate_up, a, rows, width, static_cast<A>(options.alpha), static_cast<A>(options.limit));
+  });
 }
 
 at::Tensor clamped_swiglu_backward(const at::Tensor& da_TF, const at::Tensor& gate_up_TG,

@@ -56,7 +56,7 @@ constexpr int64_t kEntropyGrain = 8192;
 
 // Scans with independent partial results, as a single running maximum would not vectorise.
 template <typename S>
-SLUICE_SIMD S exponentiate_row(S* logits, int64_t columns, S* sum) {
+SLUICE_SIMD_WIDE S exponentiate_row(S* logits, int64_t columns, S* sum) {
   S maximum = logits[0];
 #pragma omp simd reduction(max : maximum)
   for (int64_t i = 0; i < columns; ++i) maximum = logits[i] > maximum ? logits[i] : maximum;
@@ -165,8 +165,9 @@ at::Tensor cross_entropy_gradient(const at::Tensor& logits_RV, const at::Tensor&
 
 namespace {
 
-// In place. On a CPU a product of two types is computed on copies as wide as the wider one, which would be more than
-// the logits themselves: factors are rounded to float beside floats, and narrower rows are taken one by one.
+// In place. On a CPU a product of two types is computed on copies as wide as the wider one, which would be
+// more than the logits themselves: factors are rounded to float beside floats, and narrower rows are taken
+// one by one.
 void scale_rows(const at::Tensor& x_RV, const at::Tensor& factor_R) {
   const bool is_float = x_RV.is_cpu() && x_RV.scalar_type() == at::kFloat;
   const at::Tensor factor_R1 = (is_float ? factor_R.to(at::kFloat) : factor_R).unsqueeze(1);

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "ops/cross_entropy.h"
 #include "ops/embedding.h"
@@ -145,6 +146,37 @@ TEST(VectorExp, ClampsInfinitiesAndKeepsNaN) {
   EXPECT_TRUE(std::isnan(vector_exp(std::numeric_limits<float>::quiet_NaN())));
   EXPECT_TRUE(std::isnan(vector_exp(std::numeric_limits<double>::quiet_NaN())));
 }
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+// A gated activation's elements, as SLUICE_SIMD_WIDE compiles them for an architecture.
+#define SLUICE_ELEMENTS(name, architecture)                                                \
+  template <typename T>                                                                    \
+  __attribute__((target("arch=" architecture), noinline)) void name(T* x, int64_t count) { \
+    _Pragma("omp simd") for (int64_t i = 0; i < count; ++i) {                              \
+      const T sigmoid = vector_sigmoid(x[i]), silu = x[i] * sigmoid;                       \
+      x[i] = x[i] * (sigmoid + silu * (T(1) - sigmoid)) + vector_exp(x[i]);                \
+    }                                                                                      \
+  }
+SLUICE_ELEMENTS(elements_by_avx2, "x86-64-v3")
+SLUICE_ELEMENTS(elements_by_avx512, "x86-64-v4")
+
+template <typename T>
+void expect_both_widths_agree() {
+  std::vector<T> narrow;
+  for (T x = -30; x < 30; x += T(0.0037)) narrow.push_back(x);
+  std::vector<T> wide = narrow;
+  elements_by_avx2(narrow.data(), std::ssize(narrow));
+  elements_by_avx512(wide.data(), std::ssize(wide));
+  EXPECT_EQ(narrow, wide);
+}
+
+TEST(VectorExp, ElementsAreTheSameToTheBitOnBothWidths) {
+  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512vl"))
+    GTEST_SKIP() << "this processor has no AVX-512";
+  expect_both_widths_agree<float>();
+  expect_both_widths_agree<double>();
+}
+#endif
 
 }  // namespace
 }  // namespace sluice::ops

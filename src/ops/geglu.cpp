@@ -24,7 +24,7 @@ template <typename A>
 }
 
 template <typename S, typename A>
-SLUICE_SIMD void geglu_rows(const S* gate_up, S* a, int64_t rows, int64_t width) {
+SLUICE_SIMD_WIDE void geglu_rows(const S* gate_up, S* a, int64_t rows, int64_t width) {
   for (int64_t row = 0; row < rows; ++row, gate_up += 2 * width, a += width) {
 #pragma omp simd
     for (int64_t i = 0; i < width; ++i) {
@@ -35,7 +35,7 @@ SLUICE_SIMD void geglu_rows(const S* gate_up, S* a, int64_t rows, int64_t width)
 }
 
 template <typename S, typename A>
-SLUICE_SIMD void geglu_backward_rows(const S* da, S* gate_up, S* a, int64_t rows, int64_t width) {
+SLUICE_SIMD_WIDE void geglu_backward_rows(const S* da, S* gate_up, S* a, int64_t rows, int64_t width) {
   for (int64_t row = 0; row < rows; ++row, gate_up += 2 * width, a += width, da += width) {
 #pragma omp simd
     for (int64_t i = 0; i < width; ++i) {

@@ -42,7 +42,7 @@ at::Tensor swiglu_backward(const at::Tensor& da_TF, const at::Tensor& gate_up_TG
 namespace {
 
 template <typename S, typename A>
-SLUICE_SIMD void swiglu_rows(const S* gate_up, S* a, int64_t rows, int64_t width) {
+SLUICE_SIMD_WIDE void swiglu_rows(const S* gate_up, S* a, int64_t rows, int64_t width) {
   for (int64_t row = 0; row < rows; ++row, gate_up += 2 * width, a += width) {
 #pragma omp simd
     for (int64_t i = 0; i < width; ++i) {
@@ -53,7 +53,7 @@ SLUICE_SIMD void swiglu_rows(const S* gate_up, S* a, int64_t rows, int64_t width
 }
 
 template <typename S, typename A>
-SLUICE_SIMD void swiglu_backward_rows(const S* da, S* gate_up, S* a, int64_t rows, int64_t width) {
+SLUICE_SIMD_WIDE void swiglu_backward_rows(const S* da, S* gate_up, S* a, int64_t rows, int64_t width) {
   for (int64_t row = 0; row < rows; ++row, gate_up += 2 * width, a += width, da += width) {
 #pragma omp simd
     for (int64_t i = 0; i < width; ++i) {
