@@ -116,12 +116,4 @@ void to_tokens(LaneChannel& channel, const HeadsLayout& layout, const HeadCut& c
   x_THD.narrow(0, rows, x_THD.size(0) - rows).zero_();
 }
 
-int64_t head_exchange_bytes(const std::vector<int64_t>& lane_rows, const HeadCut& cut, int64_t head_bytes) {
-  const int64_t all_rows = std::accumulate(lane_rows.begin(), lane_rows.end(), int64_t{0});
-  int64_t bytes = 0;
-  for (size_t lane = 0; lane < cut.size(); ++lane)
-    bytes += heads_in(cut[lane]) * (all_rows - lane_rows[lane]) * head_bytes;
-  return bytes;
-}
-
 }  // namespace sluice::layers

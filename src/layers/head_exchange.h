@@ -43,7 +43,4 @@ at::Tensor to_heads(LaneChannel& channel, const HeadsLayout& layout, const HeadC
 void to_tokens(LaneChannel& channel, const HeadsLayout& layout, const HeadCut& cut, const at::Tensor& y_AHD,
                const at::Tensor& x_THD);
 
-// What all lanes of a group send together in one to_heads or to_tokens, `head_bytes` being a row of one head.
-int64_t head_exchange_bytes(const std::vector<int64_t>& lane_rows, const HeadCut& cut, int64_t head_bytes);
-
 }  // namespace sluice::layers

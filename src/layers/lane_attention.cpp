@@ -254,12 +254,6 @@ Attended attend(const HeadsAtWork& heads, const RowLayout& layout, at::Tensor qk
   return attended;
 }
 
-void drop_exchanged(Attended& attended) {
-  attended.qkv_AR.reset();
-  attended.own_qkv_WP.reset();
-  if (attended.a_TQ.defined()) attended.result.out_TND.reset();
-}
-
 void add_rows(Attended& attended, std::vector<SavedRows>& rows) {
   for (at::Tensor* by_row :
        {&attended.qkv_AR, &attended.result.out_TND, &attended.a_TQ, &attended.own_qkv_WP})

@@ -61,12 +61,9 @@ Attended attend(const HeadsAtWork& heads, const RowLayout& layout, at::Tensor qk
                 const at::Tensor& sinks_N, const CachedKeys& cached = {},
                 const ExchangedKeys* keys = nullptr);
 
-// Leaves what restore() cannot make again from queries, keys and values without attending: the output and the
-// log-sum-exp.
-void drop_exchanged(Attended& attended);
 // Adds what it has by row.
 void add_rows(Attended& attended, std::vector<SavedRows>& rows);
-// Makes the rest again, to the bit.
+// Makes all again but what takes attending, the output and the log-sum-exp; to the bit.
 void restore(const HeadsAtWork& heads, const RowLayout& layout, const at::Tensor& qkv_TP, Attended& attended);
 
 // The gradient of qkv_TP, zero in inert rows. Leaves of `attended` output_TQ() alone. `keys`: as of attend();

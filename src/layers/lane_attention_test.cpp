@@ -244,7 +244,9 @@ Bytes run_lane(const LaneCase& c, const Values& values, int lane, comm::Communic
   Attended attended = attend(heads, layout, qkv.clone(), {});
   const Bytes bytes{.forward = channel.sent_bytes()};
   const Attended before = attended;
-  drop_exchanged(attended);
+  attended.qkv_AR.reset();
+  attended.own_qkv_WP.reset();
+  if (attended.a_TQ.defined()) attended.result.out_TND.reset();
   restore(heads, layout, qkv.clone(), attended);
   EXPECT_TRUE(attended.qkv_AR.equal(before.qkv_AR) && attended.result.out_TND.equal(before.result.out_TND));
   const int64_t restored_bytes = channel.sent_bytes();

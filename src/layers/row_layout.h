@@ -98,9 +98,6 @@ struct RowLayout {
   DispatchedRows dispatched;             // where lanes divide experts between them
   std::shared_ptr<CarriedRows> carried;  // null: nothing yet
   int64_t longest = 0;                   // one past the largest position: rotary tables must reach so far
-
-  // With which the lane attends, whatever heads they have.
-  int64_t attending_rows() const { return heads.exchanges() ? heads.rows() + (own ? own->tokens : 0) : rows; }
 };
 
 // How far a model's layers see, which is what layouts are made for.

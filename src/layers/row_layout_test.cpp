@@ -58,7 +58,7 @@ TEST(Layout, WhatALaneHasAloneLiesBehindWhatExchangesHeads) {
   EXPECT_TRUE(at::equal(layout.heads.wire_row_A, at::tensor({0, 2, 3, 1}, at::kLong)));
   ASSERT_NE(layout.own, nullptr);
   EXPECT_EQ(layout.own->attended.sequences.begins, (std::vector<int64_t>{0, 3}));
-  EXPECT_EQ(layout.attending_rows(), 7);
+  EXPECT_EQ(layout.heads.rows() + layout.own->tokens, 7);
   EXPECT_EQ(layout.recurrent_heads.lane_rows, (std::vector<int64_t>{5, 2}));
   EXPECT_TRUE(at::equal(layout.recurrent_heads.wire_row_A, at::tensor({0, 5, 6, 1, 2, 3, 4}, at::kLong)));
   micro_batch.lane = 1;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <numeric>
 #include <optional>
 #include <tuple>
 
@@ -373,30 +372,6 @@ PeerSlices pull_slices(const std::vector<Transfer>& transfers, int world_size, i
     if (destination == rank) slices.receive[static_cast<size_t>(source)].push_back({bucket, slice});
   }
   return slices;
-}
-
-PeerSlices push_slices(const std::vector<Transfer>& transfers, int world_size, int rank) {
-  PeerSlices slices = pull_slices(transfers, world_size, rank);
-  std::swap(slices.send, slices.receive);
-  return slices;
-}
-
-int64_t paper_pull_segments(const strategy::Strategy& strategy, int world_size) {
-  int max_tp = 1;
-  for (const strategy::Pipeline& pipeline : strategy.pipelines) {
-    max_tp = std::max(max_tp, pipeline.scheme.tp);
-  }
-  return std::lcm<int64_t>(world_size, max_tp);
-}
-
-int64_t paper_push_segments(const strategy::Strategy& strategy, int world_size) {
-  int64_t lanes = 0;
-  int max_tp = 1;
-  for (const strategy::Pipeline& pipeline : strategy.pipelines) {
-    lanes += pipeline.scheme.cp;
-    max_tp = std::max(max_tp, pipeline.scheme.tp);
-  }
-  return std::lcm<int64_t>(world_size, lanes * max_tp);
 }
 
 }  // namespace sluice::link

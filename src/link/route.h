@@ -83,13 +83,5 @@ struct PeerSlices {
   int64_t receive_elements(int peer) const;
 };
 PeerSlices pull_slices(const std::vector<Transfer>& transfers, int world_size, int rank);
-// The reverse: what pull receives, push sends.
-PeerSlices push_slices(const std::vector<Transfer>& transfers, int world_size, int rank);
-
-// The paper's mutual slices (Hydraulis, section 5.2): evenly many segments, LCM(N, TPmax) for pull and
-// LCM(N, D·TPmax) for push, D being the lanes of all pipelines. The route of an evenly cut parameter whose
-// TP degrees divide the largest never has a mutual slice finer than the first.
-int64_t paper_pull_segments(const strategy::Strategy& strategy, int world_size);
-int64_t paper_push_segments(const strategy::Strategy& strategy, int world_size);
 
 }  // namespace sluice::link

@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -183,19 +185,17 @@ TEST(Route, VolumesBeyondLargerGroupsAreThoseOfTheTransfersThatLeaveThem) {
   }
 }
 
-TEST(Route, ExchangesMatchBetweenPeersAndPushIsPullReversed) {
+TEST(Route, ExchangesMatchBetweenPeers) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
     const Routed r = routed(random_case(seed));
     const int world = r.c.world_size;
     for (const RouteRound& round : r.route_.rounds) {
       for (int a = 0; a < world; ++a) {
         const PeerSlices pull = pull_slices(round.intra, world, a);
-        const PeerSlices push = push_slices(round.intra, world, a);
         for (int b = 0; b < world; ++b) {
           const PeerSlices peer = pull_slices(round.intra, world, b);
           EXPECT_EQ(pull.send_elements(b), peer.receive_elements(a));
-          EXPECT_EQ(push.receive_elements(b), pull.send_elements(b));
-          EXPECT_EQ(push.send_elements(b), pull.receive_elements(b));
+          EXPECT_EQ(pull.receive_elements(b), peer.send_elements(a));
         }
       }
     }
@@ -238,7 +238,11 @@ TEST(Route, EvenlyCutParameterHasThePapersSegments) {
                                    .ffn_hidden = 24,
                                    .vocab = 24}),
            strategy::parse_strategy(text, world), world, world};
-    const int64_t finest = c.table.embedding().size / paper_pull_segments(c.strategy, world);
+    // The paper's mutual slices (Hydraulis, section 5.2): evenly many segments, LCM(N, TPmax).
+    int most_tp = 1;
+    for (const strategy::Pipeline& pipeline : c.strategy.pipelines)
+      most_tp = std::max(most_tp, pipeline.scheme.tp);
+    const int64_t finest = c.table.embedding().size / std::lcm(world, most_tp);
     const Routed r = routed(std::move(c));
     std::set<int64_t> cuts;
     for (const RouteRound& round : r.route_.rounds) {
@@ -258,13 +262,6 @@ TEST(Route, EvenlyCutParameterHasThePapersSegments) {
     }
     EXPECT_EQ(cuts, expected) << text;
   }
-}
-
-TEST(Route, PaperSegmentsCountLanesOfAllPipelines) {
-  const strategy::Strategy strategy = strategy::parse_strategy("<4,1,1> + <1,1,2>", 6);
-  EXPECT_EQ(paper_pull_segments(strategy, 6), 12);
-  EXPECT_EQ(paper_push_segments(strategy, 6), 12);  // D = 3 lanes, 3·4 = 12
-  EXPECT_EQ(paper_push_segments(strategy::parse_strategy("2x<2,1,1>", 6), 6), 12);
 }
 
 // One layer, tied; ranks 0 and 1 (node 0) cut it by TP, rank 2 holds all of it, rank 3 idles but owns. What

@@ -40,7 +40,6 @@ inline constexpr int64_t kStateBlocks = 4;
 struct HeadPart {
   base::Interval queries;
   base::Interval keys;
-  int64_t query_key_value_heads() const { return queries.size() + 2 * keys.size(); }
 };
 // REQUIRES: 0 <= lane < lanes.
 HeadPart head_part(const HeadCounts& heads, int lanes, int lane);

@@ -152,12 +152,6 @@ int64_t local_elements(const Bucket& bucket, const Cut& cut) {
   return elements;
 }
 
-LocalParameter local_parameter(const Bucket& bucket, std::string_view role, const Cut& cut) {
-  const Parameter* const found = find_parameter(bucket, role);
-  SLUICE_ASSERT(found != nullptr, base::text("bucket ", bucket.index, " has no parameter ", role));
-  return local_parameters(bucket, cut)[static_cast<size_t>(found - bucket.parameters.data())];
-}
-
 const Parameter* find_parameter(const Bucket& bucket, std::string_view role) {
   const auto found = std::ranges::find_if(bucket.parameters, [&](const Parameter& parameter) {
     return parameter.role == role && parameter.factor == Factor::kNone;

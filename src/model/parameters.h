@@ -77,8 +77,6 @@ struct LocalParameter {
 std::vector<LocalParameter> local_parameters(const Bucket& bucket, const Cut& cut);
 // Elements of all of them.
 int64_t local_elements(const Bucket& bucket, const Cut& cut);
-// REQUIRES: the bucket has a parameter of that role.
-LocalParameter local_parameter(const Bucket& bucket, std::string_view role, const Cut& cut);
 
 // The bucket's parameter of that role, no adapter, or null.
 const Parameter* find_parameter(const Bucket& bucket, std::string_view role);

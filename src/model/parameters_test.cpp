@@ -178,14 +178,16 @@ TEST(Experts, LieInABucketOfTheirOwnAndAreDividedWhole) {
   EXPECT_EQ(experts_fault(shape, 4), "4 lanes do not divide 6 experts: choose one of 1, 2, 3, 6");
 }
 
-TEST(LocalParameter, LiesWhereTheShardPutsItsRows) {
+TEST(LocalParameters, LieWhereTheShardPutsTheirRows) {
   for_random_cuts([](const Shape&, const ParameterTable& table, int tp) {
     for (const Bucket& bucket : table.buckets) {
       for (int t = 0; t < tp; ++t) {
         const base::IntervalSet shard = shard_of(bucket, {tp, t});
+        const std::vector<LocalParameter> locals = local_parameters(bucket, {tp, t});
         int64_t end = 0;
-        for (const Parameter& parameter : bucket.parameters) {
-          const LocalParameter local = local_parameter(bucket, parameter.role, {tp, t});
+        for (size_t i = 0; i < bucket.parameters.size(); ++i) {
+          const Parameter& parameter = bucket.parameters[i];
+          const LocalParameter& local = locals[i];
           EXPECT_EQ(local.columns, parameter.columns);
           EXPECT_EQ(local.offset, end);
           int64_t local_row = 0;

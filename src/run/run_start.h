@@ -30,9 +30,6 @@ class RunStart {
   session::PhasedSampler sampler() const;  // as the checkpoint left it
 
  private:
-  void compare_corpora(survive::Control& control);
-  void require_corpora_of_checkpoint(survive::Control& control) const;
-
   session::Data data_;
   std::vector<std::vector<corpus::CorpusIdentity>> corpora_;  // of each phase of data_, for training
   Resumed resumed_;
