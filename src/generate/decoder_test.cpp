@@ -528,6 +528,7 @@ INSTANTIATE_TEST_SUITE_P(
         Family{"Ministral3", [](model::Shape& s) { s = model::ministral3_shape(s); }},
         Family{"FalconH1", [](model::Shape& s) { s = model::falcon_h1_shape(s); }},
         Family{"Gemma4", [](model::Shape& s) { s = model::gemma4_shape(s); }},
+        Family{"Gemma4E", [](model::Shape& s) { s = model::gemma4_e_shape(s); }},
         Family{"Phimoe", [](model::Shape& s) { s = model::phimoe_shape(s); }},
         Family{"KimiLinear", [](model::Shape& s) { s = model::kimi_linear_shape(s); }},
         Family{"Nanochat", [](model::Shape& s) { s = model::nanochat_shape(s); }},
