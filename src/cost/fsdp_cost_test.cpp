@@ -14,7 +14,7 @@ namespace {
 
 using strategy::Scheme;
 
-CostModel::Options options_of(bool tied = false) {
+CostModel::Options fsdp_options(bool tied = false) {
   CostModel::Options options = tiny_options(tied);
   options.kinds_by_tp[2] = options.kinds_by_tp[1];
   options.memory = {.device_bytes = 10'000'000,
@@ -24,11 +24,11 @@ CostModel::Options options_of(bool tied = false) {
   options.topology = {8, 2};
   return options;
 }
-CostModel model(bool tied = false) { return CostModel(options_of(tied)); }
+CostModel model(bool tied = false) { return CostModel(fsdp_options(tied)); }
 
 // Gradients travel in half the bytes.
 CostModel narrow_model() {
-  CostModel::Options options = options_of();
+  CostModel::Options options = fsdp_options();
   options.codecs.sums = {strategy::Codec::kBFloat16, strategy::Codec::kBFloat16};
   return CostModel(options);
 }
@@ -140,7 +140,7 @@ TEST(PassCell, GathersFirstAndSumsLastWhereComputingHidesTheRest) {
 
 // A piece's sums between runs beside the next one's in runs.
 TEST(PassCell, SumsItsLastOperationInPiecesWhereTheseAreLarge) {
-  CostModel::Options options = options_of();
+  CostModel::Options options = fsdp_options();
   options.shape.vocab = 65'536;
   Scheme scheme{.cp = 8, .fsdp = 4};
   const Work work{10'000'000, 0};
