@@ -47,7 +47,7 @@ void AppendedFile::follow_name() {
   if (::fstat(descriptor_, &own) != 0) return;
   if (::stat(path_.c_str(), &named) != 0) {
     if (errno == ENOENT || errno == ENOTDIR) restore();
-    return;  // a file system that is away comes back, or the write fails
+    return;  // a file system that is away for a moment returns, or the write fails
   }
   if (own.st_dev == named.st_dev && own.st_ino == named.st_ino) return;
   close();

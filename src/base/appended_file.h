@@ -1,5 +1,5 @@
-// A file that grows while others may delete it: what was written is still there as long as it is open, and is
-// written anew under its name.
+// A file to append to that others may delete meanwhile: its bytes exist as long as it is open, and the next
+// append then writes all of them to a new file of that name.
 #pragma once
 
 #include <filesystem>
@@ -10,16 +10,16 @@ namespace sluice::base {
 
 class AppendedFile {
  public:
-  // Makes the file unless it is there. RunError naming it when it cannot be written.
+  // Creates the file if it does not exist. RunError naming the path if it cannot be written.
   explicit AppendedFile(std::filesystem::path path);
   ~AppendedFile();
   AppendedFile(const AppendedFile&) = delete;
   AppendedFile& operator=(const AppendedFile&) = delete;
 
-  // RunError on a full disk. A file that somebody else has put in its place is gone on with.
+  // RunError on a full disk. If another file has that name by now, appending continues in that file.
   void append(std::string_view bytes);
 
-  // Whether the file, perhaps its directory, had been deleted since the last call and was written anew.
+  // Whether the file or its directory was deleted since the last call and has been created again.
   bool take_restored() { return std::exchange(restored_, false); }
 
  private:

@@ -1,4 +1,4 @@
-// What messages offer the user.
+// Choices that messages offer to the user.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace sluice::base {
 
-// "choose one of 1, 2, 4", or of one alone "choose 1". REQUIRES: there is one.
+// "choose one of 1, 2, 4"; for a single choice "choose 1". REQUIRES: choices is not empty.
 std::string choices_text(const std::vector<std::string>& choices);
 
 }  // namespace sluice::base

@@ -1,4 +1,4 @@
-// Files that the library carries within itself; cmake/Embed.cmake writes what this function returns.
+// Files embedded in the library; cmake/Embed.cmake generates the function's definition.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace sluice::base {
 
-// data/renames.tsv.
+// The one file data/renames.tsv.
 const std::vector<EmbeddedFile>& rename_files();
 
 }  // namespace sluice::base

@@ -1,4 +1,4 @@
-// A file that the program carries within itself (cmake/Embed.cmake).
+// A file that is embedded in the program (cmake/Embed.cmake).
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 namespace sluice::base {
 
 struct EmbeddedFile {
-  std::string name;  // without its ending
+  std::string name;  // without its extension
   std::string content;
 };
 

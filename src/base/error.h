@@ -1,5 +1,5 @@
-// The three kinds of failure (docs/architecture.md): the user's (exceptions below, one line that names
-// the value and the way out), the expected (values, never exceptions), and ours (SLUICE_ASSERT).
+// The three kinds of failure (docs/architecture.md): the user's (exceptions below, one line that names the
+// value and the way out), expected ones (values, never exceptions), and our own (SLUICE_ASSERT).
 #pragma once
 
 #include <stdexcept>
@@ -7,9 +7,9 @@
 
 namespace sluice::base {
 
-// A failure that ends the command with `exit_status()`. `what()` is one line for the user: whatever the
-// message quotes is printable in it (base/printable.h), also a zero byte, behind which a reader of `what()`
-// would see nothing.
+// A failure that ends the command with `exit_status()`. The line for the user is `what()`. Everything that
+// the message quotes is made printable in it (base/printable.h), including zero bytes, at which a reader of a
+// C string would stop.
 class Error : public std::runtime_error {
  public:
   Error(const std::string& message, int exit_status);
@@ -31,13 +31,13 @@ class InputError : public Error {
   explicit InputError(const std::string& message) : Error(message, 2) {}
 };
 
-// What was asked for cannot be done with what there is: no strategy holds the context. Exit status 3.
+// The request cannot be met with the given resources, e.g. no strategy holds the context. Exit status 3.
 class InfeasibleError : public Error {
  public:
   explicit InfeasibleError(const std::string& message) : Error(message, 3) {}
 };
 
-// Our own mistake. Never caught below main, but by who tries another plan (run/plan_ahead.h).
+// Our own mistake. Only code that then tries another plan (run/plan_ahead.h) catches it below main.
 class AssertionError : public std::logic_error {
  public:
   using std::logic_error::logic_error;

@@ -12,7 +12,7 @@ namespace sluice::base {
 
 namespace {
 
-// What a limit of this process says, "no limit" included.
+// The process's soft limit for `resource` as text; "unlimited" if it has none.
 std::string limit_text(__rlimit_resource resource, bool bytes) {
   rlimit limit{};
   if (::getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "unlimited";
@@ -20,7 +20,7 @@ std::string limit_text(__rlimit_resource resource, bool bytes) {
                : human_count(static_cast<int64_t>(limit.rlim_cur));
 }
 
-// The limit only where there is one: without it the machine's memory is what ran out.
+// Names the limit only if one is set: without it the machine's memory has run out.
 std::string room_for_memory() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
@@ -29,8 +29,8 @@ std::string room_for_memory() {
               " of address space (ulimit -v); raise that, free memory, or ask for less");
 }
 
-// "[enforce fail at device.cc:186] rv != -1. -1 vs -1. What failed", "[pair.cc:547] What failed" -> "What
-// failed"
+// Cuts off the place: "[enforce fail at device.cc:186] rv != -1. -1 vs -1. Cannot bind" and "[pair.cc:547]
+// Cannot bind" both become "Cannot bind".
 std::string_view without_place(std::string_view message) {
   const bool enforced = message.starts_with("[enforce fail at ");
   const size_t end = message.find("] ");
@@ -54,12 +54,12 @@ std::string describe_failure(const std::exception& error) {
   }
   std::string_view whole = error.what();
   const std::string message(
-      without_place(whole.substr(0, whole.find('\n'))));  // libtorch's goes on with its stack
+      without_place(whole.substr(0, whole.find('\n'))));  // libtorch's messages continue with a stack trace
   if (message.ends_with("Too many open files")) {
     return text(message, ": this process may have ", limit_text(RLIMIT_NOFILE, false),
                 " (ulimit -n): raise the limit");
   }
-  if (message.find("Cannot allocate memory") != message.npos) {  // libtorch's, of a mapping
+  if (message.find("Cannot allocate memory") != message.npos) {  // libtorch's message, about a mapping
     return text(message, ": ", room_for_memory());
   }
   return message;

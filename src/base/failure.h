@@ -1,4 +1,4 @@
-// Failures that are not ours, as a line for the user.
+// Failures of libraries and of the system, described as a line for the user.
 #pragma once
 
 #include <exception>
@@ -6,8 +6,8 @@
 
 namespace sluice::base {
 
-// Memory and threads that the system refused, with the limit and the way out; else the first line of what the
-// exception says.
+// Describes refused memory and refused threads with the process's limit and the way out. For all other
+// exceptions: the first line of their message.
 std::string describe_failure(const std::exception& error);
 
 }  // namespace sluice::base

@@ -1,5 +1,5 @@
-// An answer that may be that something cannot be done: infeasibility is expected wherever several ways are
-// tried, and becomes a user's error only where none is left.
+// A value, or the reason why there is none: infeasibility is expected wherever several choices are tried, and
+// becomes a user's error only if none of them is feasible.
 #pragma once
 
 #include <optional>
@@ -10,12 +10,12 @@
 
 namespace sluice::base {
 
-// Why what was asked for cannot be done with what there is: one line with values and a way out.
+// Why a request cannot be met with the given resources: one line with values and a way out.
 struct Infeasible {
   std::string why;
 };
 
-// A value, or why there is none.
+// A value, or the reason why there is none.
 template <typename T>
 class Feasible {
  public:
@@ -23,15 +23,15 @@ class Feasible {
   Feasible(Infeasible none) : none_(std::move(none)) {}
 
   explicit operator bool() const { return value_.has_value(); }
-  // REQUIRES: there is a value.
+  // REQUIRES: it has a value.
   T& operator*() { return *value_; }
   const T& operator*() const { return *value_; }
   T* operator->() { return &*value_; }
   const T* operator->() const { return &*value_; }
-  // REQUIRES: there is none.
+  // REQUIRES: it has no value.
   const Infeasible& none() const { return none_; }
 
-  // The value; InfeasibleError, which `what` begins where it is given ("step 3"), when there is none.
+  // The value. Without one, InfeasibleError with the reason, after `what` ("step 3") if that is given.
   T or_throw(const std::string& what = "") && {
     if (value_) return std::move(*value_);
     throw InfeasibleError(what.empty() ? none_.why : what + ": " + none_.why);

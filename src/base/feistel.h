@@ -1,5 +1,5 @@
-// The permutation behind base::Permutation, PermutationTable and PermutationOrder, whose rounds draw their
-// bits differently.
+// The Feistel network behind base::Permutation, PermutationTable and PermutationOrder, which compute the bits
+// of its rounds in different ways.
 #pragma once
 
 #include <array>
@@ -12,15 +12,15 @@ namespace sluice::base::feistel {
 
 inline constexpr uint64_t kRounds = 4;
 
-// Bits of half an index: the network permutes the next even power of two.
+// Bits of half an index: the network permutes [0, 4^bits), the next even power of two.
 inline int half_bits_of(uint64_t size) {
   int bits = 1;
   while (bits < 31 && (uint64_t{1} << (2 * bits)) < size) ++bits;
   return bits;
 }
 
-// Where the network takes `index`, one of its even power of two. `draw(round, half)` gives the bits, of half
-// an index, that a round mixes in.
+// The image of `index` under the network, both in [0, 4^half_bits). `draw(round, half)` returns the bits, as
+// many as half an index has, that a round mixes in.
 template <typename Draw>
 uint64_t walked(uint64_t index, int half_bits, Draw draw) {
   const uint64_t mask = (uint64_t{1} << half_bits) - 1;
@@ -34,7 +34,7 @@ uint64_t walked(uint64_t index, int half_bits, Draw draw) {
   return left << half_bits | right;
 }
 
-// The same, walked on until it lands inside [0, size). REQUIRES: index < size.
+// Cycle walking: applies the network until the image lies in [0, size). REQUIRES: index < size.
 template <typename Draw>
 uint64_t permuted(uint64_t index, uint64_t size, int half_bits, Draw draw) {
   do {
@@ -43,7 +43,7 @@ uint64_t permuted(uint64_t index, uint64_t size, int half_bits, Draw draw) {
   return index;
 }
 
-// What the rounds draw for every half an index.
+// The bits that each round mixes in, for each value of half an index.
 using RoundTables = std::array<std::vector<uint32_t>, kRounds>;
 inline RoundTables round_tables(int half_bits, uint64_t seed, uint64_t stream) {
   const uint64_t halves = uint64_t{1} << half_bits;

@@ -29,14 +29,14 @@ void sync_and_close(int descriptor, const std::filesystem::path& path) {
   if (!synced) throw RunError(text("cannot flush ", path.string(), " to disk: ", why));
 }
 
-// One window of a file is on its way to disk while the next is written: a large file never waits long for its
-// flush, in which nothing would show that it comes on. `written_bytes` is where a window ends.
+// One window of a file is flushed to disk while the next is written. So no single flush of a large file takes
+// so long that progress seems to stop. `written_bytes` is where a window ends.
 void write_back(int descriptor, int64_t written_bytes, const std::filesystem::path& path) {
   constexpr unsigned kUntilWritten =
       SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
   const int64_t before = written_bytes - 2 * kWindowBytes;
-  // Told here, an error is not told again by fsync. A file system that knows no such call is left to that
-  // one.
+  // An error that is reported here is not reported again by fsync. File systems without this call are left to
+  // fsync.
   if (before >= 0 && ::sync_file_range(descriptor, before, kWindowBytes, kUntilWritten) != 0 &&
       (errno == EIO || errno == ENOSPC || errno == EDQUOT)) {
     throw RunError(text("cannot flush ", path.string(), " to disk: ", reason()));
@@ -44,14 +44,14 @@ void write_back(int descriptor, int64_t written_bytes, const std::filesystem::pa
   ::sync_file_range(descriptor, written_bytes - kWindowBytes, kWindowBytes, SYNC_FILE_RANGE_WRITE);
 }
 
-// A device or a pipe: it is written to as it is, for a file in its place would not be it.
+// Whether `path` is a device or a pipe, which is written directly: a regular file must not replace it.
 bool is_stream(const std::filesystem::path& path) {
   std::error_code none;
   const std::filesystem::file_status status = std::filesystem::status(path, none);
   return exists(status) && !is_regular_file(status) && !is_directory(status);
 }
 
-// -1 when it cannot be made.
+// A descriptor of the new part, claimed for this process; -1 if it cannot be created.
 int open_part(const std::filesystem::path& part) {
   for (;;) {
     const int descriptor = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -60,7 +60,7 @@ int open_part(const std::filesystem::path& part) {
   }
 }
 
-// What a link leads to; without one the path itself.
+// The target of a symbolic link; `path` itself if it is none or its target does not exist.
 std::filesystem::path followed(std::filesystem::path path) {
   std::error_code dangling;
   if (!is_symlink(std::filesystem::symlink_status(path, dangling))) return path;

@@ -8,12 +8,12 @@
 
 namespace sluice::base {
 
-// The whole file. InputError when it cannot be read.
+// Reads the whole file. InputError if it cannot be read.
 std::string read_file(const std::filesystem::path& path);
 
 // A file that appears under its name only when complete: commit() flushes `path` + ".part-<pid>" to disk and
-// renames it; without it nothing is left behind. Links are followed; a device or a pipe is written to as it
-// is. RunError on a full disk or an unwritable directory, naming path, reason and bytes.
+// renames it. Without commit() nothing is left behind. Symbolic links are followed; a device or pipe is
+// written directly. RunError on a full disk or an unwritable directory, naming path, reason and bytes.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
@@ -36,13 +36,13 @@ class AtomicFile {
 // AtomicFile in one call.
 void write_file_atomically(const std::filesystem::path& path, std::string_view bytes);
 
-// Makes the directory and its parents. RunError naming the path and the reason.
+// Creates the directory and its parents. RunError naming the path and the reason.
 void make_directories(const std::filesystem::path& path);
 
 // Flushes a directory's entries to disk, so that renames in it survive a crash.
 void sync_directory(const std::filesystem::path& path);
 
-// A file mapped read-only for its lifetime. InputError when it cannot be opened.
+// A file mapped read-only for its lifetime. InputError if it cannot be opened.
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path);

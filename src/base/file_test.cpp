@@ -82,7 +82,7 @@ TEST_F(AtomicFileTest, FullDiskLeavesTheOldFile) {
   EXPECT_EQ(read_file(path), "old");
 }
 
-// Longer than what is on its way to disk at once.
+// Longer than the windows that are flushed at once.
 TEST_F(AtomicFileTest, LargeFilesArriveWhole) {
   std::string bytes(size_t{75} << 20, '\0');
   for (size_t i = 0; i < bytes.size(); i += 4096) bytes[i] = static_cast<char>(i >> 12);
@@ -95,7 +95,7 @@ TEST_F(AtomicFileTest, LargeFilesArriveWhole) {
   EXPECT_TRUE(read_file(path) == bytes);
 }
 
-// What a process does that begins to write `path` and is killed.
+// Starts to write `path` in a child process that is then killed.
 void die_writing(const fs::path& path) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -122,7 +122,7 @@ TEST_F(AtomicFileTest, PartsOfLivingWritersStay) {
   const fs::path path = directory_ / "value";
   AtomicFile first(path);
   first.write("first");
-  die_writing(path);  // looks for abandoned parts when it begins
+  die_writing(path);  // looks for abandoned parts at its start
   first.commit();
   EXPECT_EQ(read_file(path), "first");
 }

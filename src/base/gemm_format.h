@@ -1,4 +1,4 @@
-// In what a layer's matrix products are computed, where that is not as the run computes.
+// Number formats of a layer's matrix products, where they differ from the run's own format.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace sluice::base {
 
-// As the run computes; numbers of bfloat16; whole numbers of 8 bits, or floats of 8 (E4M3), times a factor of
-// each row that is summed over. Sums are wider in all of them (ops/low_precision_gemm.h computes them).
+// Operands: in the run's own format; bfloat16; 8-bit integers (INT8) or 8-bit floats (E4M3) with one factor
+// for each row that is summed over. All of them sum in a wider format (ops/low_precision_gemm.h).
 enum class GemmFormat : uint8_t { kAsComputed, kBFloat16, kInt8, kFloat8 };
 
 inline constexpr GemmFormat kLowPrecisionFormats[] = {GemmFormat::kBFloat16, GemmFormat::kInt8,

@@ -1,4 +1,4 @@
-// Golden files of tests: "key: value" lines and a description, a divider, and the text that is expected.
+// Golden files of tests: "key: value" lines and a description, a divider, and the expected text.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 namespace sluice::base {
 
 struct Golden {
-  std::map<std::string, std::vector<std::string>> values;  // a key may stand several times
+  std::map<std::string, std::vector<std::string>> values;  // a key may occur several times
 
   bool has(const std::string& key) const { return values.contains(key); }
   // The first value of a key that must be there.
@@ -27,10 +27,10 @@ struct Golden {
   }
 };
 
-// What is done with the files: SLUICE_UPDATE_GOLDEN, which each test reads, rewrites what they expect.
+// kRewrite, which each test selects if SLUICE_UPDATE_GOLDEN is set, rewrites the expected text.
 enum class GoldenUse { kCompare, kRewrite };
 
-// Compares `make(golden)` with what each file of tests/golden/NAME expects. Returns the number of files.
+// Compares `make(golden)` with the expected text of each file in tests/golden/NAME. Returns how many files.
 template <typename Make>
 int check_golden(const std::string& name, GoldenUse use, Make make) {
   constexpr std::string_view kDivider = "----\n";

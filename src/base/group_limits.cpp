@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 // Version 1 has a tree of groups for each controller, version 2 one for all.
 enum class Version : uint8_t { kOne, kTwo };
 
-// A group's directory, then those of the groups around it.
+// The process's group and its ancestors as directories, innermost first.
 struct Groups {
   Version version = Version::kTwo;
   std::vector<fs::path> folders;
@@ -33,7 +33,7 @@ std::string first_line(const fs::path& path) {
 
 std::optional<int64_t> number_in(const fs::path& path) { return parse_integer(first_line(path)); }
 
-// The number behind `key` in a file of lines "key number".
+// The number that follows `key` in a file of lines "key number".
 std::optional<int64_t> number_of(const fs::path& path, const std::string& key) {
   std::ifstream file(path);
   std::string word;
@@ -48,7 +48,7 @@ bool names(const std::string& list, const std::string& word) {
   return std::ranges::find(words, word) != words.end();
 }
 
-// Where a tree of groups is mounted, and which of its groups shows there.
+// The mount point of a tree of groups, and the group that is the mount's root.
 struct Mount {
   std::string group;
   fs::path folder;
@@ -71,7 +71,7 @@ std::optional<Mount> mount_of(const fs::path& root, Version version, const std::
   return std::nullopt;
 }
 
-// A container may see its own group as the root of the tree, or the machine's path to it.
+// A container sees its own group either as "/" or as the path that the machine uses.
 std::vector<fs::path> folders_of(const Mount& mount, std::string group) {
   if (mount.group != "/") {
     const bool inside = group.starts_with(mount.group);
@@ -90,7 +90,7 @@ std::vector<fs::path> folders_of(const Mount& mount, std::string group) {
   }
 }
 
-// The trees that may limit what `controller` hands out.
+// The trees whose groups may limit `controller` ("memory", "cpu").
 std::vector<Groups> groups_of(const fs::path& root, const std::string& controller) {
   std::vector<Groups> trees;
   std::ifstream file(root / "proc/self/cgroup");
@@ -107,7 +107,7 @@ std::vector<Groups> groups_of(const fs::path& root, const std::string& controlle
   return trees;
 }
 
-// Of files, which the kernel drops when memory is wanted; half of those in use stay.
+// The page cache that the kernel drops when memory gets short: inactive pages and half of the active ones.
 int64_t reclaimable_bytes(const fs::path& folder, Version version) {
   const std::string prefix = version == Version::kOne ? "total_" : "";
   const fs::path file = folder / "memory.stat";
@@ -121,7 +121,7 @@ void look_at_memory(const fs::path& folder, Version version, GroupLimits& limits
                                              : std::vector<std::string>{"memory.max", "memory.high"};
   const int64_t used =
       number_in(folder / (version == Version::kOne ? "memory.usage_in_bytes" : "memory.current")).value_or(0);
-  constexpr int64_t kUnlimited = int64_t{1} << 60;  // version 1 says so with a number of its own
+  constexpr int64_t kUnlimited = int64_t{1} << 60;  // version 1 writes a huge number for "unlimited"
   for (const std::string& file : files) {
     const std::optional<int64_t> limit = number_in(folder / file);
     if (!limit || *limit >= kUnlimited) continue;

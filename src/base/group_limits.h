@@ -1,5 +1,5 @@
-// What the process's control groups (cgroups, v1 and v2) leave it: a container or a batch job has a part of a
-// machine, of which /proc shows the whole.
+// Memory and processors that the process's control groups (cgroups v1 and v2) leave it. A container or a
+// batch job has a part of a machine, whereas /proc shows the whole machine.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,23 @@ namespace sluice::base {
 struct GroupLimits {
   static constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 
-  int64_t memory_bytes = kNone;  // the lowest limit of the process's group and those around it
-  int64_t left_bytes = kNone;  // the least that one of them leaves; pages of files that can go count as free
-  std::filesystem::path memory_file;  // that says the lowest limit
-  double processors = 0;              // whose time the groups may use at once; 0: no limit
+  int64_t memory_bytes = kNone;  // the lowest limit of the process's group and its ancestors
+  int64_t left_bytes = kNone;  // the least that any of these leaves; reclaimable page cache counts as unused
+  std::filesystem::path memory_file;  // the file with the lowest limit
+  double processors = 0;              // processors' worth of time that the groups allow; 0: no limit
 };
 
-// The limits of this process; `root` is where /proc and /sys are, for tests. What cannot be read is no limit.
+// This process's limits. `root` holds /proc and /sys, for tests. An unreadable file sets no limit.
 GroupLimits group_limits(const std::filesystem::path& root = "/");
 
-// Tells whether a child that SIGKILL ended was a victim of missing memory. The kernel counts them: by group,
-// or where it does not, on the whole machine.
+// Tells whether the out-of-memory killer ended a child that died of SIGKILL. The kernel counts its kills for
+// each group or, if it does not, for the whole machine.
 class MemoryKills {
  public:
   explicit MemoryKills(std::filesystem::path root = "/");
 
-  // Behind "killed by signal 9": why, where the count has grown since this was made or last asked; else
-  // empty.
+  // Text to append to "killed by signal 9" if the kernel's count has grown since construction or the last
+  // call. Otherwise empty.
   std::string explain();
 
  private:

@@ -21,7 +21,7 @@ constexpr const char* kVersionOne =
     "31 24 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
     "32 24 0:28 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n";
 
-// A machine's /proc and /sys, as far as they tell of groups.
+// A machine's /proc and /sys, with the files that describe control groups.
 class Machine {
  public:
   explicit Machine(const std::map<std::string, std::string>& files) {
@@ -90,7 +90,7 @@ TEST(GroupLimits, VersionOneHasATreeForEach) {
   EXPECT_EQ(limits.processors, 3);
 }
 
-// Of version 1 in a container: /proc names the machine's path, and the container's own group is mounted.
+// Version 1 in a container: /proc names the machine's path, and the container's own group is mounted.
 TEST(GroupLimits, AContainerThatSeesTheMachinesPath) {
   const Machine machine(
       {{"proc/self/cgroup", "4:memory:/docker/abc\n"},

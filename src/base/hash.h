@@ -11,7 +11,7 @@ namespace sluice::base {
 uint64_t hash_bytes(const void* data, size_t size);
 inline uint64_t hash_bytes(std::string_view bytes) { return hash_bytes(bytes.data(), bytes.size()); }
 
-// Wide enough to tell all documents of the world apart.
+// 128 bits: collisions are negligible among all documents in the world.
 struct WideHash {
   uint64_t low = 0, high = 0;
   bool operator==(const WideHash&) const = default;
@@ -22,7 +22,7 @@ WideHash wide_hash_bytes(std::string_view bytes);
 std::string hash_text(uint64_t hash);
 uint64_t parse_hash(std::string_view text);
 
-// Canonical bytes: integers little-endian in eight bytes, texts behind their size.
+// Canonical bytes: integers as eight bytes, little-endian; texts preceded by their size.
 class CanonicalBytes {
  public:
   CanonicalBytes& add(int64_t value);

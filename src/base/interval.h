@@ -28,7 +28,7 @@ class IntervalSet {
   IntervalSet() = default;
   IntervalSet(std::initializer_list<Interval> intervals);
 
-  // Adds an interval, merging with what it touches or overlaps.
+  // Adds an interval, merging it with the intervals that it touches or overlaps.
   void add(Interval interval);
 
   const std::vector<Interval>& intervals() const { return intervals_; }
@@ -36,11 +36,11 @@ class IntervalSet {
   bool empty() const { return intervals_.empty(); }
   bool contains(Interval interval) const;
 
-  // Where element `position` of the flat space lies when the set's intervals are laid end to end.
-  // REQUIRES: position lies in the set.
+  // The offset of element `position` of the flat space if the set's intervals are laid end to end. REQUIRES:
+  // position lies in the set.
   int64_t offset_of(int64_t position) const;
 
-  // The elements that lie at [begin, end) there. REQUIRES: 0 <= begin, end <= size().
+  // The elements at these offsets, as a set. REQUIRES: 0 <= begin, end <= size().
   IntervalSet part(Interval offsets) const;
 
   IntervalSet intersect(const IntervalSet& other) const;

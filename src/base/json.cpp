@@ -12,13 +12,13 @@ std::string json_text(const Json& value, int indent) {
 }
 
 std::string excerpt(const Json& value) {
-  // The library writes null for what is no number of JSON.
+  // The library prints NaN and infinities as null.
   if (value.is_number_float() && !std::isfinite(value.get<double>())) return text(value.get<double>());
   return beginning(json_text(value));
 }
 
 const Json* find(const Json& value, const std::string& key) {
-  const auto found = value.find(key);  // the end for what is no object
+  const auto found = value.find(key);  // end() if value is not an object
   return found == value.end() ? nullptr : &*found;
 }
 

@@ -1,5 +1,5 @@
-// Reading JSON with errors that name file, key and expectation. Headers that only name Json
-// include base/json_fwd.h: the library takes 2.5 s of each file that includes it.
+// Reading JSON with errors that name file, key and expectation. Headers that only name Json include
+// base/json_fwd.h: the JSON library adds 2.5 s to the compilation of each file that includes it.
 #pragma once
 
 #include <filesystem>
@@ -15,15 +15,15 @@
 
 namespace sluice::base {
 
-// Parses text; `name` (a path, say) stands in the InputError. Values nested deeper than kDeepestJson are
-// refused: the library's printer calls itself for each level.
+// Parses text; `name` (a path, say) appears in the InputError. Values nested deeper than kDeepestJson are
+// refused, because the library's printer recurses once per level.
 inline constexpr int kDeepestJson = 100;
 Json parse_json(const std::string& bytes, const std::string& name);
 Json read_json(const std::filesystem::path& path);
 void write_json(const std::filesystem::path& path, const Json& value);
 
-// The value as text, on one line or with so many spaces a level. Bytes that are not UTF-8, which paths may
-// hold, become U+FFFD.
+// The value as text, on one line or with `indent` spaces per level. Bytes that are not UTF-8 (paths may have
+// them) become U+FFFD.
 std::string json_text(const Json& value, int indent = -1);
 
 // InputError unless value["schema"] is `schema`.
@@ -36,10 +36,10 @@ bool holds_integer(const Json& value) {
   return value.is_number_integer() && std::in_range<T>(value.get<int64_t>());
 }
 
-// The value as text for a message: its beginning when it is long.
+// The value as text for a message, cut short if it is long.
 std::string excerpt(const Json& value);
 
-// value[key], or null when there is none.
+// value[key], or null if value is not an object or lacks the key.
 const Json* find(const Json& value, const std::string& key);
 
 // InputError "NAME: key 'KEY' is missing: give EXPECTED", and "…is VALUE: give EXPECTED".
@@ -53,7 +53,7 @@ inline constexpr bool kIsList = false;
 template <typename T>
 inline constexpr bool kIsList<std::vector<T>> = true;
 
-// What JSON must hold to be read as T: "a whole number within 32 bits".
+// Describes JSON that can be read as T: "a whole number within 32 bits".
 template <typename T>
 std::string kind_of() {
   if constexpr (std::is_same_v<T, Json>) {
@@ -73,14 +73,14 @@ std::string kind_of() {
   }
 }
 
-// value[key] as T. InputError naming `name`, `key`, the value and what it must be, when absent or of another
-// type.
+// value[key] as T. If it is missing or of another type, InputError with `name`, `key`, the value and the
+// expected type.
 template <typename T>
 T require(const Json& value, const std::string& key, const std::string& name) {
   const Json* found = find(value, key);
   if (found == nullptr) refuse_without(key, kind_of<T>(), name);
   if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
-    // The library would cut floats and wrap integers that are too large.
+    // The library would truncate floats and wrap around integers that are too large.
     if (!holds_integer<T>(*found)) refuse(*found, key, kind_of<T>(), name);
   }
   try {

@@ -1,4 +1,4 @@
-// Reading figures of JSON objects within their ranges.
+// Reading numbers from JSON objects and checking their ranges.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace sluice::base {
 
-// Whether `value` is a number that T can hold. Reading others, the library would cut floats and wrap
-// integers.
+// Whether `value` is a number that T can hold. For other values the library would truncate floats and wrap
+// around integers.
 template <typename T>
 bool holds_number(const Json& value) {
   if constexpr (std::is_integral_v<T>) {

@@ -1,11 +1,11 @@
-// The name of a JSON value, for headers that only mention it. Sources that look into one include base/json.h.
+// The name of the JSON type, for headers that only mention it. Sources that read values include base/json.h.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 
 namespace sluice::base {
 
-// Keeps the order of an object's keys, so that files come out as they went in.
+// Keeps the order of an object's keys, so that files keep their order when they are read and written.
 using Json = nlohmann::ordered_json;
 
 }  // namespace sluice::base

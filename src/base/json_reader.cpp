@@ -18,10 +18,10 @@ namespace sluice::base {
 
 namespace {
 
-// Objects with fewer keys are searched key by key for one that stands twice.
+// Objects with fewer keys are searched linearly for a key that occurs twice.
 constexpr size_t kFewKeys = 16;
 
-// Thrown at the first fault, and caught where reading began.
+// Thrown at the first fault and caught by read_json_text().
 struct Refusal {
   size_t at;
   std::string what;
@@ -45,16 +45,16 @@ class JsonParser {
   }
 
  private:
-  // A list or an object whose end has not come.
+  // A list or an object that has begun and not yet ended.
   struct Open {
     Json* value;
     bool is_list;
-    std::unordered_map<std::string, size_t> places;  // of an object's keys, once they are many
+    std::unordered_map<std::string, size_t> places;  // index of each key, once an object has many
   };
 
   [[noreturn]] void refuse(std::string what) const { throw Refusal{at_, std::move(what)}; }
 
-  // The character at hand for a message.
+  // The next character, printable for a message.
   std::string next_character() const {
     if (at_ >= bytes_.size()) return "the end of the text";
     const std::string_view rest = bytes_.substr(at_);
@@ -71,7 +71,7 @@ class JsonParser {
   char peek() const { return at_ < bytes_.size() ? bytes_[at_] : '\0'; }
   bool at_end() const { return at_ >= bytes_.size(); }
 
-  // Reads a value without parts whole, and the beginning of others.
+  // Reads a number, a text or a word whole; of a list or an object only the opening bracket.
   void begin_value(Json& into) {
     skip_space();
     const char c = peek();
@@ -90,7 +90,7 @@ class JsonParser {
     }
   }
 
-  // The next member of the innermost list or object, or its end.
+  // Reads the next member of the innermost list or object, or its closing bracket.
   void go_on() {
     Open& open = open_.back();
     const char closing = open.is_list ? ']' : '}';
@@ -128,7 +128,7 @@ class JsonParser {
     begin_value(member_of(open, std::move(key)));
   }
 
-  // Where the key's value goes: the library's own look-up goes through all keys.
+  // The value of `key`, new or not. The library's own look-up is linear, which would make parsing quadratic.
   static Json& member_of(Open& open, std::string key) {
     auto& members = open.value->get_ref<Json::object_t&>();
     auto& all = static_cast<Json::object_t::Container&>(members);
@@ -184,7 +184,7 @@ class JsonParser {
     at_ += 2;
   }
 
-  // Behind a backslash and a u; two of them for characters beyond U+FFFF.
+  // The code point after "\u". Characters beyond U+FFFF take two such escapes (surrogates).
   char32_t read_code_point() {
     const size_t begin = at_;
     const char32_t first = read_unit();
@@ -284,7 +284,7 @@ class JsonParser {
     }
     double number = 0;
     if (std::from_chars(written.data(), end, number).ec != std::errc()) {
-      number = std::strtod(std::string(written).c_str(), nullptr);  // 0, or infinite
+      number = std::strtod(std::string(written).c_str(), nullptr);  // underflow or overflow: 0 or infinite
     }
     if (std::isinf(number) && dialect_ == JsonDialect::kStrict)
       throw Refusal{
@@ -337,7 +337,7 @@ JsonFault fault_at(std::string_view bytes, const Refusal& refusal) {
   return fault;
 }
 
-// "FILE:17", of which the text that is read is one line.
+// Whether `name` has the form "FILE:17": the text is line 17 of a file.
 bool is_place(std::string_view name) {
   const size_t colon = name.rfind(':');
   return colon != name.npos && colon + 1 < name.size() &&

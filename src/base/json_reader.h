@@ -1,5 +1,5 @@
-// The one reader of JSON: files, lines of corpora, folders that Python wrote and bodies of requests. It takes
-// linear time for any text, objects of many keys included, and calls itself for nothing.
+// The only JSON parser in the program: for files, lines of corpora, files that Python wrote, bodies of
+// requests. It takes linear time for any text, even for objects with many keys, and does not recurse.
 #pragma once
 
 #include <cstdint>
@@ -12,33 +12,33 @@
 
 namespace sluice::base {
 
-// kPython: NaN, Infinity and -Infinity are numbers, as Python's json module writes and reads them, and
-// numbers beyond a double's range are infinite. kStrict: RFC 8259, and numbers that a double holds.
+// kPython: NaN, Infinity and -Infinity are numbers, as in Python's json module, and numbers beyond a double's
+// range become infinite. kStrict: RFC 8259, and each number must fit a double.
 enum class JsonDialect : uint8_t { kStrict, kPython };
 
-// A text is refused beyond it; documents of corpora are cut off there, too.
+// Longer texts are refused; documents of corpora are cut off at this size, too.
 inline constexpr int64_t kMostJsonBytes = int64_t{1} << 30;
 
-// Why a text is no JSON, and where: the line and, in characters, the column, both from 1.
+// Why a text is not JSON, and where: the line and the column (in characters), both counted from 1.
 struct JsonFault {
   int64_t line = 1;
   int64_t column = 1;
-  std::string what;  // with a way out
+  std::string what;  // the reason and a way out
 };
 
-// Reads the whole of `bytes` into `value`, or says why not. Of a key that stands twice the last value counts,
-// as for Python. A byte order mark in front is passed over; values deeper than kDeepestJson (base/json.h) and
-// texts beyond kMostJsonBytes are refused.
+// Parses all of `bytes` into `value`, or returns the first fault. If a key occurs twice the last value
+// counts, as in Python. A leading byte order mark is skipped. Values nested deeper than kDeepestJson
+// (base/json.h) and texts longer than kMostJsonBytes are refused.
 std::optional<JsonFault> read_json_text(std::string_view bytes, JsonDialect dialect, Json& value);
 
-// The fault as InputError puts it: "NAME:LINE:COLUMN is not JSON: WHAT", and with a place ("FILE:17") as
-// `name` "NAME is not JSON at column COLUMN: WHAT".
+// The fault as a message: "NAME:LINE:COLUMN is not JSON: ...". If `name` already has a line ("FILE:17"):
+// "NAME is not JSON at column COLUMN: ...".
 std::string described(const JsonFault& fault, const std::string& name);
 
-// Whether `bytes` are JSON in the strict sense.
+// Whether `bytes` are strict JSON.
 bool is_json(std::string_view bytes);
 
-// As parse_json and read_json of base/json.h, for what Python wrote: config.json, for one, may hold Infinity.
+// Like parse_json and read_json of base/json.h, for files that Python wrote: config.json may hold Infinity.
 Json parse_python_json(std::string_view bytes, const std::string& name);
 Json read_python_json(const std::filesystem::path& path);
 

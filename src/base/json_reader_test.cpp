@@ -139,7 +139,7 @@ TEST(JsonReader, LevelsBeyondTheMostAreRefused) {
   EXPECT_EQ(fault_of("[" + repeated("[[]],", 1 << 10) + "\"" + repeated("[", 200) + "\"]"), "none");
 }
 
-// Quadratic in the keys it would take minutes.
+// A parser that is quadratic in the number of keys would take minutes.
 TEST(JsonReader, ObjectsOfManyKeys) {
   constexpr int kKeys = 200'000;
   std::string bytes = "{";

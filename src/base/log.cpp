@@ -31,8 +31,8 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
   return spdlog::level::info;
 }
 
-// stderr that is no terminal. Lines that its reader does not take in time are left out there, and counted;
-// once one was, nobody waits until there is room again.
+// stderr that is not a terminal. If its reader does not take a line within 2 s the line is dropped and
+// counted. After a drop, lines are tried without waiting until the reader has made room again.
 class UnattendedStderr final : public spdlog::sinks::base_sink<std::mutex> {
  private:
   void sink_it_(const spdlog::details::log_msg& message) override {

@@ -1,4 +1,4 @@
-// Lines for people, on stderr and optionally in a file. Modules below `config` do not log; they throw or
+// Log lines for people, on stderr and optionally in a file. Modules below `config` do not log; they throw or
 // return.
 #pragma once
 
@@ -11,8 +11,8 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
 struct LogOptions {
   std::filesystem::path file;               // empty: none; receives every level
-  LogLevel stderr_level = LogLevel::kInfo;  // what reaches stderr
-  std::string name;  // stands before each line, e.g. "rank 3"; errors without one say "sluice"
+  LogLevel stderr_level = LogLevel::kInfo;  // the lowest level that reaches stderr
+  std::string name;  // precedes each line, e.g. "rank 3"; errors without a name say "sluice"
 };
 
 // Replaces the process's log. Thread-safe.

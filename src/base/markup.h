@@ -1,4 +1,4 @@
-// HTML and SVG that cannot come out unbalanced or unescaped.
+// Writes HTML and SVG that is always balanced and escaped.
 #pragma once
 
 #include <initializer_list>
@@ -9,20 +9,20 @@
 
 namespace sluice::base {
 
-// Text for content and attribute values: &, <, >, both quotes; what XML forbids (control characters,
-// malformed UTF-8) becomes U+FFFD.
+// `value` escaped for content and attribute values: &, <, >, both quotes. Bytes that XML forbids (control
+// characters, malformed UTF-8) become U+FFFD.
 std::string escaped(std::string_view value);
 
-// 12.3456 -> "12.35", 3.0 -> "3": a coordinate or a length in CSS. `unit` is put behind it ("%").
+// 12.3456 -> "12.35", 3.0 -> "3": a coordinate or a length in CSS, followed by `unit` ("%").
 std::string coordinate(double value, std::string_view unit = "");
 
-// Writes elements in document order. Elements are also well-formed XML: without content they are closed
-// by "/>" where HTML allows it (its void elements, and SVG's shapes).
+// Writes elements in document order. The result is well-formed XML, too: elements without content end in "/>"
+// where HTML allows that (void elements and SVG's shapes).
 class Markup {
  public:
   using Attributes = std::initializer_list<std::pair<std::string_view, std::string>>;
 
-  // Closes its element at the end of its scope.
+  // Closes its element when destroyed.
   class [[nodiscard]] Element {
    public:
     explicit Element(Markup& markup) : markup_(&markup) {}
@@ -37,11 +37,11 @@ class Markup {
   };
 
   Element element(std::string_view tag, Attributes attributes = {});
-  // An element with text alone.
+  // An element whose only content is text.
   void leaf(std::string_view tag, Attributes attributes, std::string_view content = {});
   void leaf(std::string_view tag, std::string_view content) { leaf(tag, {}, content); }
   void text(std::string_view content) { bytes_ += escaped(content); }
-  // As it is. REQUIRES: balanced and escaped.
+  // Writes `bytes` unchanged. REQUIRES: balanced and escaped.
   void raw(std::string_view bytes) { bytes_ += bytes; }
 
   // REQUIRES: every element is closed.

@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kMark = ".part-";
 
-// The parts of `path` that there are, whoever's.
+// All parts of `path`, of this process and of others.
 std::vector<fs::path> parts_of(const fs::path& path) {
   const std::string prefix = path.filename().string() + kMark;
   const fs::path directory = path.has_parent_path() ? path.parent_path() : fs::path(".");
@@ -43,7 +43,7 @@ int open_for_lock(const fs::path& part) {
 fs::path part_of(const fs::path& path) { return path.string() + text(kMark, ::getpid()); }
 
 bool claim_part(int descriptor) {
-  // Waits while another process looks whether the part is abandoned. Without locks nobody will look.
+  // Waits while another process checks whether the part is abandoned. Without locks there is no such check.
   static_cast<void>(::flock(descriptor, LOCK_EX));
   struct stat status {};
   return ::fstat(descriptor, &status) != 0 || status.st_nlink > 0;

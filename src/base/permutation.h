@@ -1,4 +1,4 @@
-// A pseudo-random order that nobody stores.
+// A pseudo-random order that is computed and never stored.
 #pragma once
 
 #include <cstdint>

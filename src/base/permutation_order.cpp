@@ -11,8 +11,8 @@ PermutationOrder::PermutationOrder(uint64_t size, uint64_t seed, uint64_t stream
       half_bits_(feistel::half_bits_of(size)),
       rounds_(feistel::round_tables(half_bits_, seed, stream)) {}
 
-// How many walks an index takes is chance, so one after the other they wait for a branch that nobody can
-// foretell. Here all take one walk, then those that landed outside the next, and none waits for another.
+// An index takes a random number of walks, so a loop over indices would wait for unpredictable branches. Here
+// each round walks all remaining indices once, without a branch that depends on where they land.
 void PermutationOrder::list(uint64_t begin, std::span<uint64_t> values) const {
   constexpr size_t kTogether = 512;
   std::array<uint64_t, kTogether> walking;

@@ -1,5 +1,5 @@
-// base::Permutation for who lists long stretches of it: the same values, some five times as fast as a loop
-// over a PermutationTable.
+// base::Permutation for callers that list long stretches of it: the same values, about five times as fast as
+// a loop over a PermutationTable.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace sluice::base {
 
-// Thread-safe once made.
+// Thread-safe after construction.
 class PermutationOrder {
  public:
   PermutationOrder(uint64_t size, uint64_t seed, uint64_t stream);

@@ -1,4 +1,4 @@
-// base::Permutation for who goes through all of it: the same values, about ten times as fast.
+// base::Permutation for callers that visit all of it: the same values, about ten times as fast.
 #pragma once
 
 #include <array>
@@ -8,7 +8,7 @@
 namespace sluice::base {
 
 // A round of the Feistel network draws a function of half an index, so four tables of √size to 2·√size words
-// hold all draws. To make them costs as much as √size calls of Permutation::at.
+// hold all draws. Building them costs as much as √size calls of Permutation::at.
 class PermutationTable {
  public:
   PermutationTable(uint64_t size, uint64_t seed, uint64_t stream);

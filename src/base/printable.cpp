@@ -61,7 +61,7 @@ PrintableStream::int_type PrintableStream::overflow(int_type c) {
   return xsputn(&byte, 1) == 1 ? c : traits_type::eof();
 }
 
-// Between flushes only whole lines are passed on, so no character is cut in two.
+// Between flushes only whole lines are passed on, so that no UTF-8 character is cut in two.
 std::streamsize PrintableStream::xsputn(const char* bytes, std::streamsize size) {
   pending_.append(bytes, static_cast<size_t>(size));
   const bool taken = pending_.size() < kPendingBytes || pass_on(pending_.rfind('\n') + 1);

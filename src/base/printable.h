@@ -1,5 +1,5 @@
-// Text as a terminal or a log may show it. Names, messages and contents come from files that strangers wrote:
-// printed as they are, their control characters would move the cursor, retitle the window or forge lines.
+// Text that is safe on a terminal or in a log. Names, messages and contents come from files by strangers:
+// printed unchanged, their control characters could move the cursor, retitle the window or forge lines.
 #pragma once
 
 #include <ostream>
@@ -11,12 +11,12 @@ namespace sluice::base {
 
 enum class Layout { kLine, kLines };  // kLines: line feeds and tabs stay
 
-// `value` with \u001b in place of every control character, line separator and change of writing direction,
-// and with \xff in place of every byte that is not UTF-8. Inside a JSON text such an escape means the same
-// as what it replaces.
+// `value` with every control character, line separator and change of writing direction written as an escape
+// like \u001b, and every byte that is not UTF-8 as one like \xff. Inside a JSON text a \u escape means the
+// same as the character that it replaces.
 std::string printable(std::string_view value, Layout layout = Layout::kLine);
 
-// While it lives, `stream` writes printable lines, and fails where it did. Not thread-safe beyond what it is.
+// While it lives, `stream` writes printable lines; it fails where its own buffer fails. Not thread-safe.
 class PrintableStream : private std::streambuf {
  public:
   explicit PrintableStream(std::ostream& stream);
@@ -28,7 +28,7 @@ class PrintableStream : private std::streambuf {
   int_type overflow(int_type c) override;
   std::streamsize xsputn(const char* bytes, std::streamsize size) override;
   int sync() override;
-  bool pass_on(size_t size);  // that many bytes of what is pending; whether they were taken
+  bool pass_on(size_t size);  // the first `size` pending bytes; returns whether all were written
 
   std::ostream& stream_;
   std::streambuf* const destination_;

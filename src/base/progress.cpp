@@ -86,7 +86,7 @@ void Progress::print_if_due(int64_t now_ns) {
   }
 }
 
-// A line that cannot be printed is lost; the work goes on.
+// A line that cannot be printed is lost, and the work continues.
 void Progress::print(const std::string& line, const char* end) const {
   const std::string bytes = line + end;
   if (options_.descriptor == STDERR_FILENO) {

@@ -1,5 +1,5 @@
-// How far long work has come, for people: a bar with the remaining time on a terminal, a plain line now and
-// then elsewhere. Only commands use it; libraries report numbers through callbacks.
+// Progress of long work, for people: on a terminal a bar with the remaining time, elsewhere a plain line now
+// and then. Only commands use it; libraries report numbers through callbacks.
 #pragma once
 
 #include <chrono>
@@ -12,14 +12,14 @@ namespace sluice::base {
 enum class ProgressStyle { kAuto, kBar, kLines };  // kAuto: a bar when the descriptor is a terminal
 
 struct ProgressOptions {
-  int descriptor = 2;  // where lines go: stderr
+  int descriptor = 2;  // the file for lines: stderr
   ProgressStyle style = ProgressStyle::kAuto;
   int64_t bar_interval_ns = 100'000'000;      // between redraws of the bar
   int64_t line_interval_ns = 10'000'000'000;  // between plain lines
 };
 
-// One piece of work of `total` units. Thread-safe. Prints a closing line when destroyed or finished, unless
-// nothing was ever done.
+// One piece of work of `total` units. Thread-safe. Prints a closing line when finished or destroyed, unless
+// no unit was ever done.
 class Progress {
  public:
   Progress(std::string label, int64_t total, ProgressOptions options = {});
@@ -46,13 +46,13 @@ class Progress {
   std::mutex mutex_;
 };
 
-// What is left of `total` if the rest goes as fast as what is done: at most a century.
+// The time for the rest of `total` if it goes on at the speed so far: at most a century.
 int64_t left_ns(int64_t done, int64_t total, int64_t elapsed_ns);
 
-// "label  42% [====>     ] 1:23 left": the line a terminal shows after `elapsed_ns`.
+// "label  42% [====>     ] 1:23 left": the line on a terminal after `elapsed_ns`.
 std::string progress_bar(const std::string& label, int64_t done, int64_t total, int64_t elapsed_ns);
 
-// "label: 42 % after 10.00 s, 13.81 s left": the plain line.
+// "label: 42 % after 10.00 s, 13.81 s left": the plain line elsewhere.
 std::string progress_line(const std::string& label, int64_t done, int64_t total, int64_t elapsed_ns);
 
 }  // namespace sluice::base

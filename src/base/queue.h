@@ -17,7 +17,7 @@ class BoundedQueue {
  public:
   explicit BoundedQueue(size_t capacity) : capacity_(capacity) {}
 
-  // Blocks while full. False, and the item is dropped, once closed.
+  // Blocks while the queue is full. After close() it drops the item and returns false.
   bool push(T item) {
     std::unique_lock lock(mutex_);
     not_full_.wait(lock, [&] { return closed_ || items_.size() < capacity_; });
@@ -27,7 +27,7 @@ class BoundedQueue {
     return true;
   }
 
-  // Blocks while empty. Nothing once closed and drained.
+  // Blocks while the queue is empty. Returns nullopt when it is closed and drained.
   std::optional<T> pop() {
     std::unique_lock lock(mutex_);
     not_empty_.wait(lock, [&] { return closed_ || !items_.empty(); });
@@ -38,7 +38,7 @@ class BoundedQueue {
     return item;
   }
 
-  // All that wait, in their order, as soon as one does. None once closed and drained.
+  // All items in their order; blocks until the queue has one. Empty when the queue is closed and drained.
   std::vector<T> pop_all() {
     std::unique_lock lock(mutex_);
     not_empty_.wait(lock, [&] { return closed_ || !items_.empty(); });
@@ -48,7 +48,7 @@ class BoundedQueue {
     return items;
   }
 
-  // Wakes everybody: pushes fail from now on, pops drain what is left.
+  // Wakes all waiting threads: pushes fail from now on, pops drain the remaining items.
   void close() {
     const std::lock_guard lock(mutex_);
     closed_ = true;

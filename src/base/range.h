@@ -1,4 +1,4 @@
-// Which values a figure may have, and how errors say so. Each format states its ranges once, beside its keys.
+// Permitted values of a number, and errors about others. Each format states its ranges once, beside its keys.
 #pragma once
 
 #include <bit>
@@ -11,12 +11,12 @@
 
 namespace sluice::base {
 
-// Both ends belong to it.
+// Both ends are included.
 template <typename T>
 struct Range {
   T least;
   T most;
-  bool holds(T value) const { return value >= least && value <= most; }  // never NaN
+  bool holds(T value) const { return value >= least && value <= most; }  // false for NaN
 };
 
 // "a whole number from 1 to 4096"
@@ -26,7 +26,7 @@ std::string expectation(const Range<T>& range) {
               range.most);
 }
 
-// "1 to 2^40", shorter where powers of two are large.
+// "1 to 2^40"; bounds from 2^16 on are shown as a power of two, or as one minus 1, if they are one.
 template <typename T>
 std::string bounds(const Range<T>& range) {
   const auto shown = [](T bound) {
@@ -40,7 +40,7 @@ std::string bounds(const Range<T>& range) {
   return text(shown(range.least), " to ", shown(range.most));
 }
 
-// InputError unless the range holds the value; `what` names it: "cluster: nodes".
+// InputError unless the range holds the value; the message calls it by the name `what`: "cluster: nodes".
 template <typename T>
 void require_in_range(const std::string& what, T value, const Range<T>& range) {
   if (!range.holds(value)) throw InputError(text(what, " is ", value, ": give ", expectation(range)));

@@ -1,4 +1,4 @@
-// JSON with keys under their old names.
+// JSON with keys under their former names.
 #pragma once
 
 #include <string_view>
@@ -7,8 +7,8 @@
 
 namespace sluice::base {
 
-// Renames the old keys of `json`, at any depth, to the current names that renames() has for the file `where`,
-// such as "sluice.calibration/1". An object that has both names of a key keeps both.
+// Replaces former keys in `json`, at any depth, by current ones: the table renames() lists them for the file
+// format `where`, e.g. "sluice.calibration/1". An object with both names of a key keeps both.
 void take_new_names(Json& json, std::string_view where);
 
 }  // namespace sluice::base

@@ -12,7 +12,7 @@ namespace {
 std::vector<Rename> read_table(const std::string& content) {
   std::vector<Rename> rows;
   const std::vector<std::string> lines = split(content, '\n');
-  for (size_t i = 1; i < lines.size(); ++i) {  // behind the names of the columns
+  for (size_t i = 1; i < lines.size(); ++i) {  // after the header row
     if (lines[i].empty()) continue;
     const std::vector<std::string> cells = split(lines[i], '\t');
     SLUICE_ASSERT(cells.size() == 5, "a row of renames.tsv has five cells");

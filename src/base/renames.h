@@ -1,5 +1,5 @@
-// Names that Sluice had before: the one table of them, data/renames.tsv. Refusals, readers of files from
-// before and the page docs/renamed.md go by it.
+// Former names of options, keys and metrics: the only table of them is data/renames.tsv. Error messages,
+// readers of older files and the page docs/renamed.md use it.
 #pragma once
 
 #include <string>
@@ -11,20 +11,20 @@ namespace sluice::base {
 struct Rename {
   std::string kind;  // option, key, metric, json, schema, page or word
   std::string old_name;
-  std::string name;                // now
-  std::vector<std::string> where;  // the commands, files or tables in which it holds
+  std::string name;                // the current name
+  std::vector<std::string> where;  // the commands, files or tables that the rename applies to
 };
 
-// All rows, in the order of the table.
+// All rows, in the table's order.
 const std::vector<Rename>& renames();
 
-// The row of an old name; null: there is none. An empty `where` stands for anywhere.
+// The row of a former name; null if there is none. An empty `where` matches rows of any place.
 const Rename* renamed(std::string_view kind, std::string_view old_name, std::string_view where = "");
 
-// The old name, in `where`, of a current name; "": it was not renamed.
+// The former name, in `where`, of a current name; "" if it was not renamed.
 std::string name_before(std::string_view kind, std::string_view name, std::string_view where);
 
-// The table for people: docs/renamed.md.
+// The table as Markdown for people: docs/renamed.md.
 std::string renames_text();
 
 }  // namespace sluice::base

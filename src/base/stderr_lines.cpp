@@ -16,8 +16,8 @@ namespace sluice::base {
 
 namespace {
 
-// stderr, to be written without waiting. A pipe is opened anew for that: a flag of the description that other
-// processes share would be theirs, too.
+// Non-blocking access to stderr. A pipe is reopened for this: O_NONBLOCK belongs to the file description, and
+// setting it on a shared one would affect other processes.
 class Stderr {
  public:
   Stderr() {
@@ -34,12 +34,12 @@ class Stderr {
   Stderr(const Stderr&) = delete;
   Stderr& operator=(const Stderr&) = delete;
 
-  // As write(), but for what would wait: errno is then EAGAIN.
+  // Like ::write(), but fails with EAGAIN where a pipe or socket would block.
   ssize_t write(std::string_view bytes) const {
     if (is_socket_) return ::send(STDERR_FILENO, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (!is_pipe_) return ::write(STDERR_FILENO, bytes.data(), bytes.size());
     if (own_ >= 0) return ::write(own_, bytes.data(), bytes.size());
-    // Another user's pipe: so little of it fits wherever there is room at all.
+    // The pipe belongs to another user and cannot be reopened. One page fits whenever poll() reports room.
     constexpr size_t kPage = 4096;
     if (!has_room(0)) {
       errno = EAGAIN;

@@ -1,5 +1,5 @@
-// Lines on stderr from a process that has better things to do than to wait for their reader: who started it
-// may hold a pipe there that nobody reads.
+// Writes lines to stderr without waiting long for their reader: the process that started this one may hold a
+// pipe there and never read from it.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace sluice::base {
 
-// Whether all of `lines` was taken within `patience_ns`. What a terminal or a file is given is waited for.
+// Whether all of `lines` was written within `patience_ns`. Terminals and files may block for longer.
 bool say_on_stderr(std::string_view lines, int64_t patience_ns = 1'000'000'000);
 
 }  // namespace sluice::base

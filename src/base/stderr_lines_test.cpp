@@ -11,7 +11,7 @@
 namespace sluice::base {
 namespace {
 
-// This process's stderr is another file as long as this lives.
+// Redirects this process's stderr to another file for its lifetime.
 class Redirected {
  public:
   explicit Redirected(int file) : before_(::dup(STDERR_FILENO)) { ::dup2(file, STDERR_FILENO); }
@@ -26,7 +26,7 @@ class Redirected {
   int before_;
 };
 
-// Fills the writing end, whose flags stay as they were: others may share them.
+// Fills the writing end. Its flags are restored afterwards, because other processes may share them.
 void fill(int file) {
   const int flags = ::fcntl(file, F_GETFL);
   ::fcntl(file, F_SETFL, flags | O_NONBLOCK);

@@ -1,4 +1,4 @@
-// The steady clock in the unit that everything here is told in.
+// The steady clock in nanoseconds, the unit of all times in the code.
 #pragma once
 
 #include <chrono>

@@ -8,7 +8,7 @@ sigset_t stop_signals() {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) sigaddset(&signals, signal);
-  // A blocked signal that is ignored is kept all the same, and would be read like any other.
+  // A blocked signal is queued even if it is ignored, and would then be read like any other.
   struct sigaction hangup {};
   if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaddset(&signals, SIGHUP);
   return signals;

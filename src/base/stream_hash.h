@@ -1,4 +1,4 @@
-// base::hash_bytes of bytes that come in parts.
+// base::hash_bytes of data that arrives in parts.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ class StreamHash {
   StreamHash& operator=(StreamHash&&) noexcept;
 
   void add(const void* data, size_t size);
-  // hash_bytes of all that was added so far.
+  // hash_bytes of all data added so far.
   uint64_t value() const;
 
  private:

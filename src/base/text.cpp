@@ -102,7 +102,7 @@ std::string human_percent(double share) {
 
 namespace {
 
-// Code points of UTF-8.
+// The number of code points of a UTF-8 text.
 size_t columns_of(std::string_view value) {
   const auto is_continuation = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; };
   return value.size() - static_cast<size_t>(std::count_if(value.begin(), value.end(), is_continuation));

@@ -1,5 +1,5 @@
-// Text from values, and values from text. `text` is used instead of a format library in headers, because
-// libtorch brings its own, newer fmt (docs/decisions/0002-text-not-fmt.md).
+// Text from values, and values from text. Headers use `text` instead of a format library, because libtorch
+// ships its own, newer fmt (docs/decisions/0002-text-not-fmt.md).
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ std::string text(const Parts&... parts) {
   return out.str();
 }
 
-// The parts of `value` between `separator`; one empty part for an empty value.
+// Splits `value` at each `separator`; an empty value has one empty part.
 std::vector<std::string> split(std::string_view value, char separator);
 
 // `value` without leading and trailing white space.
@@ -28,10 +28,10 @@ std::string_view trim(std::string_view value);
 // `parts` with `separator` between them.
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 
-// The whole of `value` as a decimal integer, or nothing.
+// All of `value` as a decimal integer; nullopt if it is none.
 std::optional<int64_t> parse_integer(std::string_view value);
 
-// The whole of `value` as a decimal number, or nothing.
+// All of `value` as a decimal number; nullopt if it is none.
 std::optional<double> parse_number(std::string_view value);
 
 // 1536 -> "1.5 KiB".
@@ -43,17 +43,17 @@ std::string human_duration(int64_t nanoseconds);
 // 12345678 -> "12,345,678".
 std::string human_count(int64_t value);
 
-// 1200, "batch", "batches" -> "1,200 batches"; `one` stands for 1 alone.
+// 1200, "batch", "batches" -> "1,200 batches"; `one` is used for 1 only.
 std::string human_count(int64_t value, std::string_view one, std::string_view many);
 
 // 0.0456 -> "4.56 %", 0.456 -> "45.6 %".
 std::string human_percent(double share);
 
-// Rows of cells as columns two spaces apart, a line each. `alignment` has a letter for every column, l for
-// left and r for right. Cells are UTF-8. REQUIRES: no row has more cells than there are letters.
+// Rows of cells as columns two spaces apart, a line each. `alignment` has a letter for every column: l for
+// left, r for right. Cells are UTF-8. REQUIRES: no row has more cells than there are letters.
 std::string table_text(const std::vector<std::vector<std::string>>& rows, std::string_view alignment);
 
-// `value` with spaces up to `columns`, after it or before it.
+// `value` padded with spaces to `columns` characters, on its right or on its left.
 std::string padded_right(std::string_view value, size_t columns);
 std::string padded_left(std::string_view value, size_t columns);
 

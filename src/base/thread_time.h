@@ -1,4 +1,4 @@
-// How long the calling thread has computed: time that other programs take from it does not count.
+// CPU time of the calling thread: time that other programs take from it does not count.
 #pragma once
 
 #include <cstdint>

@@ -14,8 +14,8 @@ namespace sluice::base {
 
 namespace {
 
-// Where the string ends that begins at `begin`: behind its closing quotes, or, without them, at the end of
-// the line or, where it may have several, of all.
+// The end of the string that begins at `begin`: after its closing quotes. An unclosed string ends at the end
+// of its line, an unclosed multi-line string at the end of the text.
 size_t end_of_string(std::string_view bytes, size_t begin) {
   const char quote = bytes[begin];
   const std::string whole(3, quote);
@@ -24,7 +24,7 @@ size_t end_of_string(std::string_view bytes, size_t begin) {
   size_t at = begin + closing.size();
   while (at < bytes.size() && (many_lines || bytes[at] != '\n')) {
     if (bytes.substr(at).starts_with(closing)) {
-      // Up to two quotes may stand in front of the closing ones.
+      // Up to two quotes may precede the closing ones.
       size_t end = at + closing.size();
       for (int more = 0; many_lines && more < 2 && end < bytes.size() && bytes[end] == quote; ++more) ++end;
       return end;
@@ -34,15 +34,15 @@ size_t end_of_string(std::string_view bytes, size_t begin) {
   return std::min(at, bytes.size());
 }
 
-// The character that begins at `at`, or its first byte where it is none.
+// The character that begins at `at`; its first byte alone if it is malformed.
 std::string character_at(std::string_view bytes, size_t at) {
   return std::string(bytes.substr(at, std::max<size_t>(1, utf8_character_size(bytes.substr(at)))));
 }
 
-// InputError for what the parser must not meet outside of strings and comments: a key of too many parts (dots
-// with nothing but parts of keys between them), since it calls itself for each, and characters that are not
-// ASCII. TOML has none there, and toml++ 3.3 runs into what it calls unreachable when it asks whether one is
-// white space.
+// InputError for two things outside of strings and comments that toml++ 3.3 cannot handle. Keys with too many
+// parts (no character but parts of keys between their dots) make it recurse once per part. Characters that
+// are not ASCII, which TOML does not allow there, make it reach code marked unreachable when it tests whether
+// they are white space.
 void check_outside_of_strings(std::string_view bytes, const std::string& name) {
   constexpr std::string_view kBehindKeys = "=,[]{}\n";
   constexpr std::string_view kInFrontOfStrings = " \t\r\n=,[{.";
@@ -58,7 +58,7 @@ void check_outside_of_strings(std::string_view bytes, const std::string& name) {
   while (at < bytes.size()) {
     const char c = bytes[at];
     if (c == '"' || c == '\'') {
-      // Within a bare value the parser takes a quote for a part of it, and so what follows.
+      // Inside a bare value the parser takes a quote as part of the value, along with all that follows.
       if (at > first && kInFrontOfStrings.find(bytes[at - 1]) == std::string_view::npos)
         refuse(text(c, " stands behind what is not in quotes: put all of it in quotes"));
       at = end_of_string(bytes, at);
@@ -80,21 +80,21 @@ void check_outside_of_strings(std::string_view bytes, const std::string& name) {
   }
 }
 
-// Whether an assertion of the library fails on the text, which says nothing of where.
+// Whether the text fails an assertion of the library, whose message does not give the line.
 bool fails_assertion(std::string_view bytes) {
   try {
     static_cast<void>(toml::parse(bytes));
   } catch (const std::invalid_argument&) {
     return true;
   } catch (const toml::parse_error&) {
-    // Of what the text, cut off, lacks.
+    // Expected: the text is cut off and therefore incomplete.
   }
   return false;
 }
 
-// The line with which the text begins to fail an assertion: the parser reads in order.
+// Finds, by bisection, the line with which the text begins to fail an assertion: the parser reads in order.
 int64_t line_of_assertion(const std::string& bytes) {
-  std::vector<size_t> ends;  // of the lines
+  std::vector<size_t> ends;  // ends of lines
   for (size_t at = bytes.find('\n'); at != bytes.npos; at = bytes.find('\n', at + 1)) ends.push_back(at + 1);
   const auto failing = std::partition_point(ends.begin(), ends.end(), [&](size_t end) {
     return !fails_assertion(std::string_view(bytes).substr(0, end));
@@ -116,8 +116,8 @@ toml::table parse_toml(const std::string& bytes, const std::string& name) {
 }
 
 std::string toml_text(const toml::node& value) {
-  // Texts in double quotes: a control character is an escape there, and what it is in single ones, a terminal
-  // shows as one. On one line: the library leaves out a line end that a text of several lines begins with.
+  // Texts get double quotes, in which control characters become escapes; in single quotes a terminal would
+  // obey them. All texts stay on one line: the library drops a line feed at the start of a multi-line text.
   const auto flags = toml::toml_formatter::default_flags & ~toml::format_flags::allow_literal_strings &
                      ~toml::format_flags::allow_multi_line_strings;
   std::ostringstream out;

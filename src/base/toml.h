@@ -4,12 +4,12 @@
 #include <stdexcept>
 #include <string>
 
-// Some malformed texts fail assertions of the library: as faults of the text they are thrown, too.
+// Some malformed texts fail assertions of the library. Its assertions throw instead, as faults of the text.
 #define TOML_ASSERT(condition) \
   (static_cast<bool>(condition) ? void() : throw std::invalid_argument("Error while parsing: not TOML"))
 #pragma GCC diagnostic push
 #ifndef __clang__
-#pragma GCC diagnostic ignored "-Wterminate"  // where the library may not throw
+#pragma GCC diagnostic ignored "-Wterminate"  // throwing assertions in noexcept functions
 #endif
 #include <toml++/toml.h>
 #pragma GCC diagnostic pop
@@ -18,16 +18,16 @@
 
 namespace sluice::base {
 
-// Parses text; `name` stands in the InputError, with the line. Keys of more parts than kDeepestTomlKey are
-// refused before the library sees them: it calls itself for each level.
+// Parses text; `name` appears in the InputError, with the line. Keys of more parts than kDeepestTomlKey are
+// refused before the library sees them, because it recurses once per part.
 inline constexpr int kDeepestTomlKey = 16;
 toml::table parse_toml(const std::string& bytes, const std::string& name);
 
-// As a file has it: a table's keys a line each, other values on one. It reads back to the same, also from a
-// terminal (base/printable.h).
+// TOML as a file has it: a line for each key of a table, any other value on one line. It reads back to the
+// same value, even when it is copied from a terminal (base/printable.h).
 std::string toml_text(const toml::node& value);
 
-// The same as JSON.
+// Parses TOML and converts it to JSON.
 Json parse_toml_as_json(const std::string& bytes, const std::string& name);
 
 }  // namespace sluice::base

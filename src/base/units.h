@@ -1,4 +1,4 @@
-// Parts of a whole that figures are counted in.
+// Fractions of a unit in which quantities are counted.
 #pragma once
 
 #include <cstdint>

@@ -1,16 +1,16 @@
-// In how many bits a frozen base keeps its matrices, in blocks of 64 numbers along a matrix's inputs.
+// Formats of the frozen base's matrices, in blocks of 64 numbers along a matrix's inputs.
 #pragma once
 
 #include <cstdint>
 
 namespace sluice::base {
 
-// As they are computed with; NormalFloat of 4 bits times a block's absolute maximum (Dettmers et al., QLoRA,
-// 2023); whole numbers of 8 bits times an output row's absolute maximum (Dettmers et al., LLM.int8(), 2022);
-// floats of 4 bits (E2M1) in halves of a block that share a power of two (OCP Microscaling Formats, 1.0).
+// `kPlain`: the run's own format. `kNf4`: 4-bit NormalFloat times a block's absolute maximum (QLoRA, 2023).
+// `kInt8`: 8-bit integers times an output row's absolute maximum (Dettmers et al., LLM.int8(), 2022).
+// `kMxfp4`: 4-bit floats (E2M1); each half of a block shares a power of two (OCP Microscaling Formats, 1.0).
 enum class WeightFormat : uint8_t { kPlain, kNf4, kInt8, kMxfp4 };
 
-// As configurations and checkpoints call them.
+// The names in configurations and checkpoints.
 constexpr const char* name_of(WeightFormat format) {
   switch (format) {
     case WeightFormat::kPlain: return "none";
@@ -25,7 +25,7 @@ inline constexpr WeightFormat kWeightFormats[] = {WeightFormat::kPlain, WeightFo
 
 inline constexpr int64_t kWeightBlock = 64;
 
-// Bytes of a block: codes, behind them a float or two exponents of a byte.
+// Bytes of a block: its codes, then one float or two 1-byte exponents.
 constexpr int64_t block_bytes(WeightFormat format) {
   switch (format) {
     case WeightFormat::kPlain: return 0;
