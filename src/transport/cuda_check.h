@@ -1,4 +1,4 @@
-// Errors of CUDA's runtime as exceptions. Only *_cuda.cpp files include this.
+// Turns errors of the CUDA runtime into exceptions. Only *_cuda.cpp files include this.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,7 +10,7 @@
 
 namespace sluice::transport {
 
-// Throws RunError "`what` failed: …" unless the call went well.
+// Throws RunError "`what` failed: …" unless `status` is success.
 inline void cuda_check(cudaError_t status, const std::string& what) {
   if (status == cudaSuccess) return;
   throw base::RunError(base::text(what, " failed: ", cudaGetErrorString(status)));

@@ -20,9 +20,9 @@
 namespace sluice::transport {
 namespace {
 
-// What one rank tells the others before they choose.
+// Data that each rank sends to all others before they choose a transport.
 struct GpuCard {
-  std::array<std::byte, 16> gpu{};  // the GPU's UUID: the same card looks the same to all its ranks
+  std::array<std::byte, 16> gpu{};  // the GPU's UUID: equal for all ranks on the same GPU
   std::byte has_nccl{};
 };
 
@@ -42,7 +42,7 @@ std::vector<GpuCard> all_cards(comm::Communicator& world, const GpuCard& own) {
   return cards;
 }
 
-// Why these ranks cannot use NCCL; empty when they can. The same answer on all ranks.
+// Why these ranks cannot use NCCL; empty if they can. The answer is the same on all ranks.
 std::string fault(const std::vector<GpuCard>& cards) {
   for (size_t rank = 0; rank < cards.size(); ++rank) {
     if (cards[rank].has_nccl == std::byte{0}) return base::text("rank ", rank, " has no NCCL");

@@ -1,4 +1,4 @@
-// How buffers in GPU memory travel.
+// Options for transferring buffers in GPU memory.
 #pragma once
 
 #include <cstdint>
@@ -8,19 +8,19 @@
 namespace sluice::transport {
 
 enum class DeviceTransportKind : uint8_t {
-  kAuto,        // NCCL where every rank has a GPU to itself and NCCL can be loaded, else through the host
-  kNccl,        // straight between GPUs
+  kAuto,        // NCCL if every rank has its own GPU and can load NCCL, else kHostStaged
+  kNccl,        // directly between GPUs
   kHostStaged,  // through host memory and the host transport: for several ranks on one GPU
 };
 
 struct DeviceTransportOptions {
   DeviceTransportKind kind = DeviceTransportKind::kAuto;
   int device = 0;  // this rank's GPU
-  // Of NCCL's kernels, by communicator; others: as many as NCCL likes. A kernel that waits for its peer holds
-  // a multiprocessor with each of them.
+  // Maximum of thread blocks of NCCL's kernels, by communicator name; for others NCCL chooses. Each block of
+  // a kernel occupies a multiprocessor while the kernel waits for its peer.
   std::map<std::string, int> most_blocks;
-  int64_t join_timeout_ns = 300'000'000'000;   // for all members to make a communicator
-  int64_t issue_timeout_ns = 300'000'000'000;  // for NCCL to take an operation, connections included
+  int64_t join_timeout_ns = 300'000'000'000;   // for all members to create a communicator
+  int64_t issue_timeout_ns = 300'000'000'000;  // for NCCL to accept an operation, including connecting
 };
 
 }  // namespace sluice::transport

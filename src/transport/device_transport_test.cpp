@@ -34,7 +34,7 @@ int gpus() {
 }
 bool has_gpu() { return gpus() > 0; }
 
-// Floats in the memory of the current GPU, copied in and out on the current stream.
+// Floats in the current GPU's memory, copied in and out on the current stream.
 class DeviceFloats {
  public:
   explicit DeviceFloats(const std::vector<float>& values) : size_(values.size()) {
@@ -77,7 +77,7 @@ TEST(DeviceTransport, NcclServesAWorldOfOne) {
   EXPECT_NO_THROW(transport->check());
 }
 
-// Every operation between two ranks, this one's on that GPU.
+// Runs every operation between two ranks; this rank uses the given GPU.
 void use_every_operation(comm::Transport& host, int device, const std::string& expected_detour) {
   ASSERT_EQ(cudaSetDevice(device), cudaSuccess);
   const int rank = host.rank(), other = 1 - rank;

@@ -1,5 +1,5 @@
-// The only file that sees Gloo. GlooStore is never made here: its vtable differs between Debian's headers
-// and the Gloo inside libtorch.
+// The only file that includes Gloo. It must not construct a GlooStore: the vtable differs between Debian's
+// headers and the Gloo inside libtorch.
 #include "transport/gloo.h"
 
 #include <ATen/ops/from_blob.h>
@@ -33,8 +33,8 @@ using Clock = std::chrono::steady_clock;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 using Group = c10d::ProcessGroupGloo;
 
-// Of a communicator's messages: those of collectives have the next one, so that the two never match each
-// other.
+// Tags of a communicator: one for point-to-point messages and the next one for collectives, so that the two
+// never match each other.
 constexpr int kTagsOfCommunicator = 2;
 
 std::chrono::milliseconds milliseconds(int64_t ns) { return std::chrono::milliseconds(ns / 1'000'000); }
@@ -46,7 +46,7 @@ at::Tensor wrap(const void* data, int64_t bytes) {
 struct Posted {
   c10::intrusive_ptr<c10d::Work> work;
   int peer = 0;    // world rank
-  int member = 0;  // of the communicator
+  int member = 0;  // index in the communicator
 };
 
 class GlooPending final : public comm::Pending {
@@ -55,7 +55,7 @@ class GlooPending final : public comm::Pending {
       : what_(std::move(what)), posted_(std::move(posted)), patience_(patience) {}
 
   void wait() override {
-    // One after the other: whoever is late is waited for here, and those behind have come meanwhile.
+    // Waiting in turn attributes the delay to the latest peers: messages behind them arrive in the meantime.
     std::chrono::steady_clock::duration longest{-1};
     for (const Posted& posted : posted_) {
       const auto begin = std::chrono::steady_clock::now();
@@ -81,38 +81,38 @@ class GlooPending final : public comm::Pending {
   int awaited_ = -1;
 };
 
-// All ranks' connections, of which each communicator has a tag of its own. Thread-safe.
-//
-// Who connects to Gloo's port says with eight bytes which connection of the group's it is, counted from zero:
-// whoever sends zeros is taken for a rank. So the first connections, to each rank one, are decoys.
+// The connections between all ranks. Each communicator uses its own tags on them. Thread-safe. A peer that
+// connects to Gloo's port sends 8 bytes: the number of its connection in the group, counted from 0. So a
+// stranger that sends zeros is taken for a rank. The first connection to each rank is therefore a decoy that
+// carries no messages.
 class Mesh {
  public:
   Mesh(const StorePtr& store, int rank, int world_size,
        const std::shared_ptr<::gloo::transport::Device>& device, std::chrono::milliseconds patience) {
     auto options = Group::Options::create(patience);
     options->devices.assign(kSets, device);
-    options->threads = 1;  // they run Gloo's own collectives, which are not used
+    options->threads = 1;  // threads for Gloo's own collectives, which are not used
     group_ = c10::make_intrusive<Group>(store, rank, world_size, options);
   }
 
   c10::intrusive_ptr<c10d::Work> post(const comm::Message& message, int peer, int tag) {
     std::vector<at::Tensor> tensors = {
         wrap(message.receive != nullptr ? message.receive : message.send, message.bytes)};
-    const int behind_decoys = tag * kSets + 1;  // a group takes set number tag mod kSets
+    const int behind_decoys = tag * kSets + 1;  // a group uses set tag mod kSets; decoys are set 0
     const std::lock_guard lock(mutex_);
     return message.receive != nullptr ? group_->recv(tensors, peer, behind_decoys)
                                       : group_->send(tensors, peer, behind_decoys);
   }
 
  private:
-  static constexpr int kSets = 2;  // of connections between all ranks
+  static constexpr int kSets = 2;  // sets of connections between all ranks
 
-  std::mutex mutex_;  // a group counts what it posts
+  std::mutex mutex_;  // a group counts its operations without a lock
   c10::intrusive_ptr<Group> group_;
 };
 
-// Each operation is waited for with the patience given here: a group keeps the one that it was made with for
-// all of its connections, whatever is set later.
+// Each operation waits with the timeout given here. A group keeps the timeout of its construction for all
+// connections, whatever is set later.
 class GlooCommunicator final : public comm::ExchangeCommunicator {
  public:
   GlooCommunicator(const std::string& name, const std::vector<int>& ranks, int member,
@@ -143,10 +143,10 @@ class GlooCommunicator final : public comm::ExchangeCommunicator {
 
 std::vector<uint8_t> as_bytes(const std::string& text) { return {text.begin(), text.end()}; }
 
-// How long a rank that gives up keeps its store open for the others to read why.
+// After a failure, rank 0 keeps its store open for at most this long, so that others can read the reason.
 constexpr std::chrono::seconds kFarewell(3);
 
-// Waits until all ranks have come to the store.
+// Waits until all ranks have reached the store.
 class Join {
  public:
   Join(StorePtr store, const GlooOptions& options) : store_(std::move(store)), options_(options) {}
@@ -171,8 +171,8 @@ class Join {
  private:
   static std::string rank_key(int rank) { return base::text("rank/", rank); }
 
-  // One key says how joining ended, whoever finds it first: ranks that have all come may go on, and leave,
-  // before the last of them has looked.
+  // A single key holds the outcome of joining, and the first rank to determine it sets it. If all have
+  // joined, ranks may continue, and even leave, before the last one has read the outcome.
   static constexpr const char* kOutcome = "outcome";
   static constexpr const char* kAllHere = "all ranks are here";
   void settle(const std::string& outcome) { store_->compareSet(kOutcome, "", outcome); }
@@ -193,7 +193,7 @@ class Join {
     try {
       store_->add("told", 1);
       if (options_.launch.rank == 0) keep_store_for_the_others();
-    } catch (const std::exception&) {  // rank 0 left, and its store with it, before it could answer
+    } catch (const std::exception&) {  // rank 0 and its store left before answering
     }
     throw base::RunError(message);
   }
@@ -209,9 +209,9 @@ class Join {
   const GlooOptions& options_;
 };
 
-// Where rank 0 listens: at its own addresses, for the ranks of this run alone. The others look for it
-// wherever its name points on their machine, which may be another address than the name has here (Debian's
-// 127.0.1.1).
+// The sockets at which rank 0 listens: its own addresses. Other ranks look for rank 0 at the address that its
+// name has on their machine, which may differ from the name's address here (Debian's 127.0.1.1). So more
+// addresses are added.
 std::vector<Socket> rendezvous(const GlooOptions& options) {
   const Launch& launch = options.launch;
   if (launch.listening_fd >= 0) return only(inherited(launch.listening_fd));
@@ -246,11 +246,11 @@ StorePtr run_store(const GlooOptions& options) {
                                        milliseconds(options.join_timeout_ns));
 }
 
-// The store of torchrun's agent, which lets everybody in: keys that only this run's ranks can derive, and
-// that other attempts and runs of other sizes don't share.
+// The store of torchrun's agent, which admits everybody. Its keys get a prefix that only ranks of this run
+// can derive. The prefix differs between attempts and between runs of other sizes.
 StorePtr agent_store(const GlooOptions& options) {
   const Launch& launch = options.launch;
-  // libtorch's client prints pages while it tries again; ours is silent, so it waits for the store first.
+  // libtorch's client prints pages of errors while it retries. Our connect_to() first waits silently.
   connect_to(launch.master_address, launch.master_port, options.join_timeout_ns);
   c10d::TCPStoreOptions store;
   store.port = static_cast<uint16_t>(launch.master_port);
@@ -278,7 +278,7 @@ StorePtr connect_store(const GlooOptions& options) {
   }
 }
 
-// No packet is sent there (reserved for documentation): only the way out of this machine is asked for.
+// Reserved for documentation. No packet is sent there; only the route out of this machine is looked up.
 constexpr const char* kSomewhereElse[] = {"192.0.2.1", "2001:db8::1"};
 
 std::shared_ptr<::gloo::transport::Device> open_device(const std::string& address) {
@@ -326,8 +326,8 @@ class GlooTransport final : public comm::Transport {
   }
 
  private:
-  // All have just joined: who doesn't come now never will. A group waits for a first connection five times as
-  // long as it is told to wait for anything else, such as another rank's address.
+  // All ranks have just joined, so connections must succeed soon. A group waits for a first connection five
+  // times its timeout for other things, such as another rank's address.
   void connect(const std::shared_ptr<::gloo::transport::Device>& device) {
     const auto patience = milliseconds(options_.join_timeout_ns);
     constexpr int kConnectingTimes = 5;
@@ -345,7 +345,7 @@ class GlooTransport final : public comm::Transport {
     warm(first);
   }
 
-  // The first member to ask draws it.
+  // The number of a communicator: the first member that asks for it draws it.
   int tag_of(const std::string& name) {
     const int64_t drawn = store_->add("communicators", 1);
     const std::vector<uint8_t> own = as_bytes(std::to_string(drawn));
@@ -355,7 +355,7 @@ class GlooTransport final : public comm::Transport {
     return static_cast<int>(*number) * kTagsOfCommunicator;
   }
 
-  // One byte between all members: connections that only look established show here, not in step 0.
+  // All members exchange one byte: a connection that only looks established fails here, not in step 0.
   static void warm(comm::Communicator& communicator) {
     const std::byte mine{};
     std::vector<std::byte> all(static_cast<size_t>(communicator.size()));
@@ -374,12 +374,12 @@ std::string own_address(const GlooOptions& options) {
   if (options.launch.single_host()) return "127.0.0.1";
   const std::string& master = options.launch.master_address;
   std::string own = address_towards(master);
-  // Rank 0's host name may stand for its loopback (Debian's 127.0.1.1), where other machines can't reach it.
+  // Rank 0's host name may map to its loopback (Debian's 127.0.1.1), which other machines cannot reach.
   if (!is_loopback(own) || is_loopback(master)) return own;
   for (const char* elsewhere : kSomewhereElse) {
     try {
       return address_towards(elsewhere);
-    } catch (const base::RunError&) {  // no way out of this kind
+    } catch (const base::RunError&) {  // no route of this address family
     }
   }
   const std::vector<std::string> others = interface_addresses();

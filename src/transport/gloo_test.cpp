@@ -1,5 +1,5 @@
-// Ranks are this test program, started again by the local launcher with one case to run: fork alone is
-// delicate once libtorch has threads.
+// Ranks are processes of this test program: the local launcher starts it again with one case to run. Forking
+// alone would be delicate once libtorch has threads.
 #include "transport/gloo.h"
 
 #include <gmock/gmock.h>
@@ -34,7 +34,7 @@ namespace {
 using comm::DType;
 using ::testing::HasSubstr;
 
-constexpr int kNamedRank = 100;  // exit status of a rank whose heartbeat named rank r: this plus r
+constexpr int kNamedRank = 100;  // exit status kNamedRank + r: the rank's heartbeat named rank r
 
 Environment this_environment() {
   Environment environment;
@@ -64,7 +64,7 @@ std::vector<int> all(int ranks) {
   return result;
 }
 
-// What element i of sender `from` for receiver `to` holds in the cases below.
+// Element i that `from` sends to `to` in the cases below.
 template <typename Element>
 Element value(int from, int to, int64_t i) {
   const double real =
@@ -90,7 +90,7 @@ void case_all_gather(comm::Transport& transport) {
   }
 }
 
-// Unequal splits; every third is zero, and rank 0 gets nothing at all.
+// Unequal splits; every third is empty, and rank 0 receives nothing.
 void case_all_to_all(comm::Transport& transport) {
   const int size = transport.world_size();
   const int rank = transport.rank();
@@ -118,7 +118,7 @@ void case_all_to_all(comm::Transport& transport) {
   }
 }
 
-// Rank 1 comes late: all others say so, whatever the operation.
+// Rank 1 is late: for each operation all other ranks report it as the awaited peer.
 void case_late(comm::Transport& transport) {
   const int size = transport.world_size();
   const auto group = transport.communicator("world", all(size));
@@ -183,7 +183,7 @@ void case_point_to_point(comm::Transport& transport) {
     EXPECT_EQ(mine, std::string(mine.size(), static_cast<char>(rank)));
   }
   if (rank > 1) return;
-  // Both directions of one pair at once, many in flight, waited for backwards.
+  // Both directions of one pair at once, many operations in flight, waited for in reverse order.
   std::vector<int> out(50);
   std::vector<int> in(50, -1);
   std::iota(out.begin(), out.end(), 100 * rank);
@@ -199,7 +199,7 @@ void case_point_to_point(comm::Transport& transport) {
   for (int i = 0; i < 50; ++i) EXPECT_EQ(in[static_cast<size_t>(i)], 100 * (1 - rank) + i);
 }
 
-// Threads of one rank use a communicator each, at the same time, with different traffic.
+// Threads of one rank use one communicator each, at the same time, with different traffic.
 void case_overlap(comm::Transport& transport) {
   const int size = transport.world_size();
   std::vector<std::unique_ptr<comm::Communicator>> groups;
@@ -220,7 +220,7 @@ void case_overlap(comm::Transport& transport) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Groups over some of the ranks; those of one rank copy.
+// Communicators over some of the ranks; those with a single rank copy locally.
 void case_groups(comm::Transport& transport) {
   const int rank = transport.rank();
   const auto alone = transport.communicator(base::text("alone", rank), {rank});
@@ -239,7 +239,7 @@ void case_groups(comm::Transport& transport) {
   EXPECT_EQ(std::vector<int>(out, out + 3), (std::vector<int>{0, 1, 3}));
 }
 
-// The victim dies while others wait for it; they exit with the number of the rank that was named.
+// The victim dies while others wait for it; they exit with the number of the rank that was reported lost.
 void case_killed(comm::Transport& transport, int victim) {
   const int size = transport.world_size();
   const auto control = transport.communicator("control", all(size));
@@ -261,7 +261,7 @@ void case_killed(comm::Transport& transport, int victim) {
   }
 }
 
-// A rank freezes: the others name it for its silence and exit; it wakes for the launcher to collect it.
+// Rank 2 freezes: the others report its silence and exit. It is then killed for the launcher to collect.
 void case_frozen(comm::Transport& transport) {
   const auto control = transport.communicator("control", all(transport.world_size()));
   HeartbeatOptions options;
@@ -291,8 +291,8 @@ void case_missing(const GlooOptions& options, int missing) {
   }
 }
 
-// Under torchrun the agent serves the store: here rank 0 does beside its part. The ranks of a run of another
-// size, or with another secret, share the store and not the keys.
+// Under torchrun the agent serves the store; here rank 0 does so, too. The ranks of two smaller runs with
+// other secrets use the same store, but other keys.
 void case_agent_store(const GlooOptions& options) {
   const auto meeting = gloo_transport(options);
   const auto control = meeting->communicator("control", all(4));
@@ -326,19 +326,19 @@ void case_agent_store(const GlooOptions& options) {
     EXPECT_EQ(ranks[0], odd ? 1 : 0);
     EXPECT_EQ(ranks[1], odd ? 3 : 2);
   }
-  control->all_gather(&port, ports.data(), sizeof port)->wait();  // the agent goes last
+  control->all_gather(&port, ports.data(), sizeof port)->wait();  // the agent's store goes last
 }
 
-// A peer that stops before its part of an operation is an error with all names, here by the timeout of
-// operations: not that of joining, which is far longer here and far shorter than a rank may work on its own
-// in a run.
+// A peer that never takes part in an operation causes an error with all names. The timeout of operations
+// applies, not the timeout of joining: that is far longer here, and in a real run far shorter than a rank may
+// work on its own.
 void case_timeout(GlooOptions options) {
   const bool waits = options.launch.rank == 1;
   if (waits) options.timeout_ns = 1'000'000'000;
   const auto transport = gloo_transport(options);
   const auto pair = transport->communicator("p2p", all(4));
   int value = 0;
-  if (!waits) {  // until rank 1 has gone
+  if (!waits) {  // waits until rank 1 has gone
     EXPECT_THROW(pair->receive(&value, sizeof value, 1)->wait(), base::RunError);
     return;
   }
@@ -379,7 +379,7 @@ TEST(GlooRank, DISABLED_Case) {
   use_batch_scheduling();
   const char* name = std::getenv("SLUICE_TEST_CASE");
   ASSERT_NE(name, nullptr) << "started by the tests below";
-  ::signal(SIGPIPE, SIG_IGN);  // as the program does: a lost rank is an error of a call
+  ::signal(SIGPIPE, SIG_IGN);  // as the program does: a lost rank makes calls fail
   run_case(name, {.launch = launch_from(this_environment())});
 }
 

@@ -25,37 +25,37 @@ namespace sluice::transport {
 
 using Clock = std::chrono::steady_clock;
 
-// Types that members of Heartbeat::Watch have, so they stand in no unnamed namespace.
+// Not in an unnamed namespace, because members of Heartbeat::Watch have these types.
 namespace heartbeat {
 
 enum class Sign : uint32_t { kAlive, kGoodbye, kLost, kFailed };
 
-// What travels: this, then `text_bytes` of text.
+// The fixed part of a message; `text_bytes` bytes of text follow it.
 struct Header {
   Sign sign = Sign::kAlive;
-  uint8_t at_work = 0;         // kAlive: the sender is
-  uint8_t others_at_work = 0;  // kAlive, of a hub: some rank is that the hub is connected to
-  int32_t rank = 0;            // kLost, kFailed: who
+  uint8_t at_work = 0;         // kAlive: the sender is at work
+  uint8_t others_at_work = 0;  // kAlive from a hub: some rank connected to the hub is at work
+  int32_t rank = 0;            // kLost, kFailed: the rank concerned
   int32_t exit_status = 0;     // kFailed
   uint32_t text_bytes = 0;
 };
 
-// What every rank tells all others at the start.
+// Data that every rank sends to all others at the start.
 struct PeerCard {
   char host[256] = "";
   char address[256] = "";
   int64_t process = 0;
-  int64_t port = 0;  // a hub's
+  int64_t port = 0;  // its listener's, on a hub
 };
 
 struct Peer {
   int rank = 0;
   Socket socket;
-  std::string received;  // not yet a whole message
+  std::string received;  // an incomplete message
   Clock::time_point heard;
-  bool left = false;            // said goodbye
-  bool at_work = false;         // by its last sign of life
-  bool others_at_work = false;  // as a hub knows them
+  bool left = false;            // has sent kGoodbye
+  bool at_work = false;         // according to its last sign of life
+  bool others_at_work = false;  // known to a hub
 };
 
 }  // namespace heartbeat
@@ -130,7 +130,7 @@ class Heartbeat::Watch {
 
   void report_failure(const std::string& reason, int exit_status) {
     const std::lock_guard lock(mutex_);
-    if (loss_ || cards_.empty()) return;  // others know already of a loss that came first
+    if (loss_ || cards_.empty()) return;  // the others already know of an earlier loss
     ending_ = true;
     broadcast(encode({rank_, base::text(name_of(rank_), " failed: ", reason), true, exit_status}));
   }
@@ -160,7 +160,7 @@ class Heartbeat::Watch {
          .socket = enter(card.address, port, options_.key, kPurpose, rank_, options_.join_timeout_ns)});
   }
 
-  // A hub's part: all ranks behind it come.
+  // On a hub: waits until all ranks of higher number have connected.
   void receive_the_others(Socket listener) {
     Reception reception(only(std::move(listener)), options_.key, kPurpose, {});
     const Clock::time_point deadline = Clock::now() + std::chrono::nanoseconds(options_.join_timeout_ns);
@@ -191,7 +191,7 @@ class Heartbeat::Watch {
     peers_.push_back(std::move(peer));
   }
 
-  // REQUIRES the lock. What cannot be written goes to a peer whose end shows when reading.
+  // REQUIRES: the lock is held. Failed writes are ignored: the peer's end is noticed when reading from it.
   void broadcast(const std::string& message) {
     for (const Peer& peer : peers_) {
       if (peer.socket.is_open()) {
@@ -205,7 +205,7 @@ class Heartbeat::Watch {
     Clock::time_point next_beat = Clock::now();
     while (!stopping_) {
       const Clock::time_point woken = wait_until(next_beat);
-      // Who slept itself can't tell who else was silent.
+      // If this process itself was suspended, it cannot tell which peers were silent.
       const bool slept = woken > next_beat + std::chrono::nanoseconds(options_.silence_ns) / 2;
       std::unique_lock lock(mutex_);
       const std::optional<LostRank> found = listen(slept);
@@ -222,8 +222,8 @@ class Heartbeat::Watch {
     }
   }
 
-  // REQUIRES the lock. A hub tells what it heard from the ranks themselves, not from the other hub: news that
-  // two told each other would never end.
+  // REQUIRES: the lock is held. A hub reports only ranks that signalled to it directly, without the other
+  // hub's news: two hubs repeating each other's news would never stop.
   std::string sign_of_life() const {
     Header header{.sign = Sign::kAlive, .rank = rank_};
     header.at_work = options_.at_work && options_.at_work() ? 1 : 0;
@@ -242,7 +242,7 @@ class Heartbeat::Watch {
     return Clock::now();
   }
 
-  // Reads from all peers what is there. News first: who ended because of a loss has said so before it ended.
+  // Reads from all peers. News goes first: a rank that ended because of a loss sent that news before.
   std::optional<LostRank> listen(bool slept) {
     std::optional<LostRank> news;
     std::optional<LostRank> ended;
@@ -270,7 +270,7 @@ class Heartbeat::Watch {
     return {.rank = rank, .text = base::text(name_of(rank), " was lost: ", reason)};
   }
 
-  // False at end-of-file or error.
+  // Returns false at end-of-file or error.
   static bool read_from(Peer& peer, Clock::time_point now) {
     char buffer[4096];
     while (true) {
@@ -286,7 +286,7 @@ class Heartbeat::Watch {
     }
   }
 
-  // Takes all whole messages; the first loss among them, if any.
+  // Parses all complete messages. Returns the first loss among them, if any.
   static std::optional<LostRank> parse(Peer& peer) {
     std::optional<LostRank> loss;
     Header header;
@@ -316,7 +316,7 @@ class Heartbeat::Watch {
   std::vector<Peer> peers_;      // changed by the thread under the lock
   std::atomic<bool> stopping_ = false;
 
-  mutable std::mutex mutex_;  // sockets' writes and what follows
+  mutable std::mutex mutex_;  // guards writes to sockets and the members below
   mutable std::condition_variable lost_;
   std::optional<LostRank> loss_;
   bool ending_ = false;

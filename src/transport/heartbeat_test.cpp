@@ -1,4 +1,4 @@
-// Ranks are threads here, with the fake as control group; gloo_test kills and freezes real processes.
+// Ranks are threads here, and the fake is their control group; gloo_test kills and freezes real processes.
 #include "transport/heartbeat.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kLongEnough_ns = 10'000'000'000;
 
-// Runs body(rank, heartbeat, callbacks heard so far) for every rank in a thread of its own.
+// Runs body(rank, heartbeat, number of on_lost callbacks) for every rank in a thread of its own.
 using Body = std::function<void(int, std::unique_ptr<Heartbeat>&, std::atomic<int>&)>;
 
 void run_ranks(
@@ -83,7 +83,7 @@ TEST(HeartbeatNews, EndWithoutGoodbyeIsNamedOnceByAllWhoeverItIs) {
   }
 }
 
-// Everybody ends at once on hearing of the loss, as in training; still all name the first.
+// All ranks end as soon as they learn of the loss, as in training; all of them still name the first.
 TEST(HeartbeatNews, ThoseThatEndBecauseOfALossAreNotNamed) {
   for (int repeat = 0; repeat < 20; ++repeat) {
     run_ranks(6, [&](int rank, std::unique_ptr<Heartbeat>& heartbeat, std::atomic<int>&) {
@@ -113,7 +113,7 @@ TEST(HeartbeatNews, ReportedFailureReachesEveryRankWithItsReason) {
   });
 }
 
-// Ranks 2 and 3 are not connected to each other: hubs pass on who is at work, and forget it again.
+// Ranks 2 and 3 are not connected to each other: hubs forward whether a rank is at work, and also its end.
 TEST(HeartbeatNews, EveryRankKnowsWhetherAnotherIsAtWork) {
   constexpr int kRanks = 4;
   for (const int worker : {0, 1, 3}) {

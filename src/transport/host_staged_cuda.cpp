@@ -13,7 +13,7 @@
 namespace sluice::transport {
 namespace {
 
-// Page-locked memory that grows: the GPU copies to and from it without a detour.
+// Page-locked (pinned) memory that grows: the GPU copies to and from it directly.
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;
@@ -21,10 +21,10 @@ class PinnedBuffer {
   PinnedBuffer& operator=(const PinnedBuffer&) = delete;
   ~PinnedBuffer() { (void)cudaFreeHost(data_); }
 
-  // REQUIRES: nothing is being copied to or from what was handed out before.
+  // REQUIRES: no copy to or from the memory returned before is in progress.
   std::byte* at_least(int64_t bytes) {
     if (bytes <= bytes_) return data_;
-    // Allocating waits for the whole GPU: micro-batches that grow little by little must not make it often.
+    // Allocation synchronizes the whole GPU. Doubling keeps it rare while micro-batches grow slowly.
     bytes = std::max(bytes, 2 * bytes_);
     (void)cudaFreeHost(std::exchange(data_, nullptr));
     bytes_ = 0;

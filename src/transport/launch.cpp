@@ -38,7 +38,7 @@ class Variables {
     const std::optional<std::string> value = find(name);
     return value ? parse(name, *value) : otherwise;
   }
-  // Separated by commas; none where the variable is not set.
+  // A list separated by commas; empty if the variable is not set.
   std::vector<int> integers(const std::string& name) const {
     std::vector<int> values;
     const std::string list = find(name).value_or("");
@@ -61,8 +61,8 @@ class Variables {
   Launcher launcher_;
 };
 
-// The tasks on node `node` of Slurm's list "4(x2),3": four on each of two nodes, then three. Nothing where
-// the list does not reach so far.
+// Tasks on node `node` according to Slurm's list "4(x2),3": four on each of two nodes, then three. Returns
+// nullopt if the list ends earlier.
 std::optional<int> tasks_of_node(const std::string& list, int node) {
   for (const std::string& run : base::split(list, ',')) {
     const size_t times = run.find("(x");
@@ -133,7 +133,7 @@ Launch from_torchrun(const Variables& variables) {
       .run = base::text(variables.find("TORCHELASTIC_RUN_ID").value_or("torchrun"), " attempt ", attempt)};
 }
 
-// Fills in where the ranks of an MPI job meet.
+// Fills in the address, port and name under which the ranks of an MPI job meet.
 Launch meeting_of_mpi(Launch launch, const Variables& variables, const std::string& job) {
   if (!launch.single_host() || variables.find("MASTER_ADDR")) {
     launch.master_address = variables.required("MASTER_ADDR");
@@ -164,7 +164,7 @@ Launch from_pmi(const Variables& variables) {
   return meeting_of_mpi(launch, variables, variables.find("PMI_JOBID").value_or("mpi"));
 }
 
-// Where rank 0 is, unless MASTER_ADDR says: on the first node. One node's ranks may also meet at its
+// The host of rank 0: MASTER_ADDR, otherwise the first node. Ranks of a single node may also meet at its
 // loopback.
 std::string meeting_of_slurm(const Variables& variables, bool single_host) {
   if (const auto address = variables.find("MASTER_ADDR")) return *address;
@@ -182,7 +182,7 @@ std::string meeting_of_slurm(const Variables& variables, bool single_host) {
   return single_host ? Launch{}.master_address : variables.required("SLURM_NODELIST");
 }
 
-// srun's tasks are steps of a job. A batch script itself is none, and is told of the tasks of the whole job.
+// srun's tasks belong to job steps. A batch script does not, and its variables count the whole job's tasks.
 bool is_in_a_step(const Environment& environment) {
   const auto has = [&](const char* name) { return environment.contains(name); };
   return has("SLURM_STEP_ID") || has("SLURM_STEPID") || has("SLURM_STEP_NUM_TASKS");
@@ -207,7 +207,7 @@ Launch from_slurm(const Variables& variables) {
   return launch;
 }
 
-// A batch script is one process, whatever the job's tasks are.
+// A batch script is one process, even in a job of several tasks.
 Launch from_batch_script(const Variables& variables) {
   const int tasks = variables.integer("SLURM_NTASKS", 1);
   if (tasks == 1) return {};
@@ -222,7 +222,7 @@ Launcher launcher_of(const Environment& environment) {
   if (has("SLUICE_RANK")) return Launcher::kSluice;
   if (has("TORCHELASTIC_RUN_ID") || (has("RANK") && has("WORLD_SIZE"))) return Launcher::kTorchrun;
   if (has("OMPI_COMM_WORLD_RANK")) return Launcher::kMpi;
-  // srun can speak PMI itself; then Slurm's own variables say more.
+  // srun may provide PMI itself; then Slurm's own variables say more.
   const bool slurm = has("SLURM_PROCID");
   if (has("PMI_RANK") && !(slurm && has("SLURM_STEP_NUM_TASKS") && has("PMI_SIZE") &&
                            environment.at("SLURM_STEP_NUM_TASKS") == environment.at("PMI_SIZE"))) {
@@ -263,11 +263,11 @@ Launch launch_from(const Environment& environment) {
   if (const auto secret = environment.find("SLUICE_SECRET"); secret != environment.end()) {
     launch.secret = secret->second;
   }
-  // An IPv6 address may stand in brackets, as in front of a port.
+  // An IPv6 address may have brackets, as in front of a port.
   std::string& address = launch.master_address;
   if (address.size() > 2 && address.front() == '[' && address.back() == ']')
     address = address.substr(1, address.size() - 2);
-  // RANK and WORLD_SIZE may have been set by hand, in a shell that ends first.
+  // RANK and WORLD_SIZE may be set by hand in a shell that ends before its ranks.
   launch.has_parent = launch.launcher != Launcher::kNone &&
                       (launch.launcher != Launcher::kTorchrun || environment.contains("TORCHELASTIC_RUN_ID"));
   if (launch.rank >= launch.world_size || launch.local_rank >= launch.world_size) {
@@ -280,7 +280,7 @@ Launch launch_from(const Environment& environment) {
 
 void use_batch_scheduling() {
   const sched_param parameters{};
-  // Only speed depends on it, so a refusal (some containers) is no error.
+  // Only speed depends on this, so a refusal (in some containers) is not an error.
   static_cast<void>(sched_setscheduler(0, SCHED_BATCH, &parameters));
 }
 

@@ -26,22 +26,22 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kLoopback = "127.0.0.1";
-constexpr int kSignalStatus = 128;  // what shells add to a signal's number
+constexpr int kSignalStatus = 128;  // shells report a signal as this plus its number
 
 struct Child {
   pid_t process = -1;
-  bool joins = false;  // it was started in the place of one that was lost
+  bool joins = false;  // it was started in place of a lost rank
   bool ended = false;
-  int status = 0;            // as waitpid gives it
-  bool left_behind = false;  // the others went on, or came to the end, without it
-  int64_t ran_ns = -1;       // of a processor's time, when that was last seen to change …
-  Clock::time_point ran_at;  // … which was then
+  int status = 0;            // as returned by waitpid
+  bool left_behind = false;  // the others continued, or completed the run, without it
+  int64_t ran_ns = -1;       // CPU time when it was last seen to change …
+  Clock::time_point ran_at;  // … and when that was
 
   bool was_killed() const { return WIFSIGNALED(status); }
   bool ended_well() const { return ended && status == 0; }
 };
 
-// What a process has had of processors; nothing where the system does not say.
+// The CPU time of a process; nullopt if the system does not tell.
 std::optional<int64_t> processor_time_ns(pid_t process) {
   std::ifstream file(base::text("/proc/", process, "/schedstat"));
   int64_t time_ns = 0;
@@ -54,7 +54,7 @@ sigset_t watched_signals() {
   return set;
 }
 
-// Blocks the watched signals as long as it lives, so that sigtimedwait gets them.
+// Blocks the watched signals during its lifetime, so that sigtimedwait receives them.
 class BlockedSignals {
  public:
   BlockedSignals() : watched_(watched_signals()) { pthread_sigmask(SIG_BLOCK, &watched_, &before_); }
@@ -70,23 +70,23 @@ class BlockedSignals {
   sigset_t before_;
 };
 
-// How the ranks of this launch find and know each other.
+// How the ranks of this launch find and authenticate each other.
 struct Meeting {
-  Socket listener = listen_at(kLoopback);  // rank 0's from its start on, so the port can't be taken meanwhile
+  Socket listener = listen_at(kLoopback);  // rank 0's, open from the start so that the port stays free
   int port = port_of(listener);
   std::string secret = random_secret();
-  std::vector<int> supervisor_ports;  // by rank, where runs are elastic
+  std::vector<int> supervisor_ports;  // by rank, in elastic runs
 };
 
-// What a child keeps open, to listen at from its start on.
+// Listening sockets that a child inherits.
 struct Listeners {
-  const Socket* store = nullptr;  // of the first rank 0
+  const Socket* store = nullptr;  // first used by rank 0
   Socket supervisor;
 };
 
 void set_variable(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
 
-// Tells this process which rank it is.
+// Sets this process's environment variables and name for the given rank.
 void become_rank(int rank, int ranks, const Meeting& meeting, const Listeners& listeners, bool joins) {
   set_variable("SLUICE_RANK", std::to_string(rank));
   set_variable("SLUICE_WORLD_SIZE", std::to_string(ranks));
@@ -142,7 +142,7 @@ class LocalRun {
     }
   }
 
-  // Waits for as long as the options say. A signal to stop ends the wait, and then all has ended well.
+  // Waits for the pause from the options. A stop signal ends the wait, and the run counts as successful.
   bool begins_anew() {
     if (result_.failed_rank < 0 || stopping_ || !options_.begin_anew_after_ns) return false;
     const std::optional<int64_t> pause_ns = options_.begin_anew_after_ns();
@@ -158,7 +158,7 @@ class LocalRun {
     return !stopping_;
   }
 
-  // The launcher's own end of the listener closes behind it: when rank 0 dies, nobody listens any more.
+  // The launcher's copy of the listener closes when this returns: after rank 0's death no process listens.
   void start_all() {
     sigset_t pending;
     sigpending(&pending);
@@ -178,16 +178,16 @@ class LocalRun {
     }
   }
 
-  // Forks the process of a rank, which keeps those of the listeners that are its own open and closes the
-  // others': when their rank is gone nobody may listen any more.
+  // Forks the process of a rank. It keeps its own listeners and closes the others': once their rank is gone,
+  // no process may listen there.
   pid_t start(int rank, std::vector<Listeners>& listeners, size_t own, bool joins) {
-    std::fflush(nullptr);  // or both processes would write what is left
+    std::fflush(nullptr);  // or both processes would write buffered output
     const pid_t launcher = getpid();
     const pid_t process = fork();
     if (process < 0) throw base::RunError(base::text("cannot start rank ", rank, ": ", std::strerror(errno)));
     if (process > 0) return process;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != launcher) _exit(1);  // it died before the line above
+    if (getppid() != launcher) _exit(1);  // the launcher died before prctl
     sigprocmask(SIG_SETMASK, &signals_.before(), nullptr);
     for (size_t i = 0; i < listeners.size(); ++i) {
       if (i == own) continue;
@@ -209,7 +209,7 @@ class LocalRun {
     return port_of(listeners.supervisor);
   }
 
-  // Whether another process takes the place of the one that ended, and joins those that are left.
+  // Restarts a lost rank to join the others, if they still run. Returns whether it was restarted.
   bool replace(int rank) {
     Child& child = children_[static_cast<size_t>(rank)];
     const bool others_run = std::ranges::any_of(children_, [](const Child& one) { return !one.ended; });
@@ -235,7 +235,7 @@ class LocalRun {
     }
   }
 
-  // Collects who has ended; how many still run.
+  // Collects ended children. Returns how many still run.
   int reap() {
     int running = 0;
     int failed = -1;
@@ -247,7 +247,7 @@ class LocalRun {
           running += child.ended ? 0 : 1;
           continue;
         }
-        // Of several at once, a killed one is the cause and the others are the consequence.
+        // If several ended at once, a killed one is the cause and the others are consequences.
         const bool worse =
             failed < 0 || (WIFSIGNALED(child.status) && !WIFSIGNALED(children_[failed].status));
         if (child.status != 0 && worse) failed = static_cast<int>(rank);
@@ -262,8 +262,8 @@ class LocalRun {
     return !child.was_killed() && WEXITSTATUS(child.status) == kReplaceableStatus;
   }
 
-  // Whether a rank that ended otherwise than well may be missing: the others go on, or have come to the end,
-  // and it was left behind, or lost when all were told to stop already.
+  // Whether the run succeeds without a rank that failed: others run or have succeeded, and the rank was left
+  // behind or killed after a stop signal.
   bool do_without(int rank) {
     Child& child = children_[static_cast<size_t>(rank)];
     const auto did_without = [](const Child& one) { return !one.ended || one.status == 0; };
@@ -276,8 +276,8 @@ class LocalRun {
     return true;
   }
 
-  // Where the run is over for some rank, one that stands still, frozen say, is ended: it would never know. A
-  // supervisor that lives runs each second.
+  // Once some rank has completed the run, kills ranks that are frozen: they would never notice the end. A
+  // live supervisor uses CPU time every second.
   void end_frozen() {
     if (!options_.supervised || std::ranges::none_of(children_, &Child::ended_well)) return;
     for (size_t rank = 0; rank < children_.size(); ++rank) {
@@ -296,7 +296,7 @@ class LocalRun {
     }
   }
 
-  // Others may notice a killed rank, and end, before the system has taken it down.
+  // Others may notice a killed rank and exit before waitpid reports the killed one.
   bool is_cause(int rank) const {
     if (result_.failed_rank < 0) return true;
     const auto was_killed = [&](int r) { return WIFSIGNALED(children_[static_cast<size_t>(r)].status); };
@@ -310,7 +310,7 @@ class LocalRun {
     result_.exit_status =
         WIFSIGNALED(status) || WEXITSTATUS(status) == kReplaceableStatus ? 1 : WEXITSTATUS(status);
     result_.failure = how_it_ended(rank);
-    if (WIFSIGNALED(status)) say(result_.failure);  // who exits says why itself
+    if (WIFSIGNALED(status)) say(result_.failure);  // a rank that exits by itself logs why
   }
 
   std::string how_it_ended(int rank) {
@@ -323,7 +323,7 @@ class LocalRun {
 
   // Sleeps until a child ends, a signal comes, or the grace is over.
   void next_signal() {
-    constexpr auto kLongest = std::chrono::seconds(1);  // against a SIGCHLD that another thread took
+    constexpr auto kLongest = std::chrono::seconds(1);  // in case another thread took the SIGCHLD
     auto left = std::chrono::nanoseconds(kLongest);
     if (result_.failed_rank >= 0) left = std::min(left, std::chrono::nanoseconds(kill_at_ - Clock::now()));
     if (left.count() <= 0) {
@@ -346,7 +346,7 @@ class LocalRun {
 
   const LocalLaunch& options_;
   const BlockedSignals signals_;
-  Meeting meeting_;  // of the ranks that run
+  Meeting meeting_;  // for the ranks that currently run
   base::MemoryKills memory_kills_;
   std::vector<Child> children_;
   bool stopping_ = false;

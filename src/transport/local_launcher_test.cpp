@@ -66,7 +66,7 @@ TEST(LocalLauncher, AllAreStartedAnewAsOftenAsIsSaid) {
   EXPECT_EQ(result.exit_status, 1);
   EXPECT_EQ(result.statuses, (std::vector<int>{0, 137}));
   EXPECT_EQ(asked, 3);
-  // Each start has a secret of its own, which its ranks share.
+  // Each start has a new secret, which its ranks share.
   std::ifstream lines(file);
   std::map<std::string, int> ranks_of_secret;
   for (std::string secret; lines >> secret;) ++ranks_of_secret[secret];
@@ -173,7 +173,7 @@ TEST(LocalLauncher, WorkThatReturnsIsSuccess) {
 }
 
 TEST(LocalLauncher, ARankKeepsNoListenerOfAnother) {
-  // Rank 1's own is all that listens beside what this process had open before.
+  // The only listener of rank 1, besides those that this process had open before, is its own.
   const std::string listening = "ls -l /proc/self/fd | grep -c socket:";
   const std::string before = base::text("$(", listening, ")");
   LocalLaunch launch = supervised(base::text("test ", before, " = $((SLUICE_RANK == 0 ? 2 : 1))"), 3);
@@ -286,7 +286,7 @@ TEST(LocalLauncher, ChildrenDieWithIt) {
   waitpid(launcher, nullptr, 0);
   std::ifstream in(file);
   for (pid_t child = 0; in >> child;) {
-    // A zombie that nobody has collected yet has no command line any more.
+    // A zombie that has not been reaped yet has no command line any more.
     std::string command = "?";
     for (int i = 0; i < 500 && !command.empty(); ++i) {
       std::ifstream line(base::text("/proc/", child, "/cmdline"));

@@ -11,10 +11,10 @@
 namespace sluice::transport {
 namespace {
 
-constexpr uint32_t kLongestMessage = 4 << 20;  // a roster of some ten thousand members
+constexpr uint32_t kLongestMessage = 4 << 20;  // enough for a roster of some ten thousand members
 constexpr int kMostStrangers = 64;
 
-// A frame: the message's size, its proof, the message.
+// A frame: the message's size, its proof and the message.
 constexpr size_t kHeaderBytes = sizeof(uint32_t) + kProofBytes;
 
 std::string frame_of(const RunKey& key, const std::string& message) {
@@ -22,7 +22,7 @@ std::string frame_of(const RunKey& key, const std::string& message) {
   return std::string(reinterpret_cast<const char*>(&size), sizeof size) + proof_of(key, message) + message;
 }
 
-// What each connection begins with, and nobody is told of.
+// The first message of each connection; it only carries the proof and is not delivered.
 const std::string kGreeting = "hello";
 
 }  // namespace
@@ -39,7 +39,7 @@ void Mail::connect(const Place& to) {
       outgoing_[to] = {.socket = std::move(socket), .unsent = frame_of(key_, kGreeting)};
       return;
     }
-  } catch (const base::RunError&) {  // its name is not known any more
+  } catch (const base::RunError&) {  // the name cannot be resolved any more
   }
   unreachable_.push_back(to);
 }
@@ -64,7 +64,7 @@ bool Mail::is_sent() const {
   return std::ranges::all_of(outgoing_, [](const auto& entry) { return entry.second.unsent.empty(); });
 }
 
-// So many at a time that none is forgotten before it was read.
+// Accepts at most this many at once, so that none is dropped before it was read.
 void Mail::accept_all() {
   for (int accepted = 0; accepted < kMostStrangers; ++accepted) {
     Socket socket = accept_from(listener_);
@@ -74,13 +74,13 @@ void Mail::accept_all() {
   }
 }
 
-// The oldest ones, where there are too many.
+// Drops the oldest unproved connections if there are too many.
 void Mail::forget_strangers() {
   auto surplus = std::ranges::count(incoming_, false, &Incoming::proved) - kMostStrangers;
   std::erase_if(incoming_, [&](const Incoming& incoming) { return !incoming.proved && surplus-- > 0; });
 }
 
-// Messages first: who ends has said so before.
+// Messages are read first: a process that ends has sent its messages before.
 Mail::News Mail::serve() {
   News news;
   const auto read_all = [&] {
@@ -95,11 +95,11 @@ Mail::News Mail::serve() {
     if (!open) news.gone.push_back(entry->first);
     entry = open ? std::next(entry) : outgoing_.erase(entry);
   }
-  if (!news.gone.empty()) read_all();  // of what they said before they went
+  if (!news.gone.empty()) read_all();  // reads the last messages of peers that are gone
   return news;
 }
 
-// False when the connection is over, or a stranger's.
+// Returns false if the connection has ended or is a stranger's.
 bool Mail::read(Incoming& incoming, std::vector<std::string>& messages) const {
   char buffer[1 << 16];
   ssize_t got = 0;
@@ -123,7 +123,7 @@ bool Mail::read(Incoming& incoming, std::vector<std::string>& messages) const {
   return open;
 }
 
-// False when the connection is over, or was refused. Nobody sends anything the other way.
+// Returns false if the connection has ended or was refused. Peers never send data on this connection.
 bool Mail::write(Outgoing& outgoing) const {
   int error = 0;
   socklen_t size = sizeof error;

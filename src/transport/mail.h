@@ -1,8 +1,8 @@
-// Messages between processes of one run, each proved to come from one that knows the run's key, without
-// threads and without blocking: for supervisors (survive/supervisor.h), which must be free to fork.
+// Messages between processes of one run, each with a proof that its sender knows the run's key. No threads
+// and no blocking calls: supervisors (survive/supervisor.h) use it and must be free to fork.
 //
-// One connection a direction and peer, kept open: its end says that the peer is gone. It begins with a proof
-// of its own, so that strangers, however many, push out none but strangers.
+// Each direction between two processes has a connection of its own, kept open: its end shows that the peer is
+// gone. It begins with a proof, so that strangers, however many, displace only other strangers.
 #pragma once
 
 #include <poll.h>
@@ -24,26 +24,26 @@ using Place = std::pair<std::string, int>;  // address, port
 // Not thread-safe.
 class Mail {
  public:
-  // `listener` is where others send to.
+  // Others connect to `listener`.
   Mail(Socket listener, RunKey key);
 
-  // Connects unless connected; what cannot reach `to` shows as it being gone.
+  // Connects unless already connected. If `to` cannot be reached, serve() reports it as gone.
   void connect(const Place& to);
-  // Sends in the order of calls. Lost when the connection breaks.
+  // Sends in the order of calls. Messages are lost if the connection breaks.
   void send(const Place& to, const std::string& message);
 
   struct News {
-    std::vector<std::string> messages;  // whole and proved
-    // To which connections broke, or could not be made; what they sent before is among the messages.
+    std::vector<std::string> messages;  // complete, with a valid proof
+    // Peers whose connection broke or could not be made. Messages that they sent before are in `messages`.
     std::vector<Place> gone;
   };
-  // Adds what poll should wait for; then serve() reads and writes whatever is possible.
+  // Adds what poll() should wait for. Then serve() reads and writes as much as possible without blocking.
   void watch(std::vector<pollfd>& entries) const;
   News serve();
-  // Whether everything was handed to the system.
+  // Whether all messages were handed to the operating system.
   bool is_sent() const;
 
-  // Closes this process's copies, as a forked child does.
+  // Closes this process's descriptors, as a forked child must.
   void close();
 
  private:
@@ -54,7 +54,7 @@ class Mail {
   struct Incoming {
     Socket socket;
     std::string received;
-    bool proved = false;  // it comes from a process of this run
+    bool proved = false;  // from a process of this run
   };
 
   void accept_all();
@@ -66,7 +66,7 @@ class Mail {
   RunKey key_;
   std::map<Place, Outgoing> outgoing_;
   std::list<Incoming> incoming_;
-  std::vector<Place> unreachable_;  // found while connecting
+  std::vector<Place> unreachable_;  // found while connecting, to be reported by serve()
 };
 
 }  // namespace sluice::transport

@@ -24,7 +24,7 @@ struct Box {
   Mail mail;
 };
 
-// Serves both until `done`, or for so long; what came to `to`.
+// Serves both until `done` or the time is over. Returns the news of `to`.
 template <typename Done>
 Mail::News serve(Box& from, Box& to, Done done,
                  std::chrono::milliseconds patience = std::chrono::seconds(10)) {
@@ -90,7 +90,7 @@ TEST(Mail, WhereNobodyListensIsGone) {
   EXPECT_THAT(news.gone, ElementsAre(place));
 }
 
-// Who only watches for another's end says nothing, and is known for one of the run all the same.
+// A process that only watches for another's end sends nothing, and still counts as one of the run.
 TEST(Mail, ManyStrangersPushOutNoneOfTheRun) {
   Box here("secret"), there("secret");
   here.mail.connect(there.place);

@@ -1,4 +1,4 @@
-// The GPU transport: NCCL's communicators, called directly. Built with CUDA only.
+// The GPU transport: calls NCCL's communicators directly. Built with CUDA only.
 #pragma once
 
 #include <memory>
@@ -8,18 +8,18 @@
 
 namespace sluice::transport {
 
-// Joins the members of `host_world`, a host communicator of all ranks that carries unique ids. Communicators
-// are made by all members in the same order; each is NCCL's own, also that of one rank.
+// Joins the members of `host_world`, a host communicator of all ranks that distributes NCCL's unique ids. All
+// members create communicators in the same order; each is an NCCL communicator, even of one rank.
 //
-// Operations go to the current CUDA stream. They return once NCCL has taken them, so what they return is done
-// already: what is issued on that stream later sees the result. Connections between peers are made at the
-// first operation that needs them: warming every pair would cost memory that most never use. Sums are NCCL's,
-// so their last bits depend on ranks and topology (the sums of pull and push don't come here: they are
-// exchanges, added in a fixed order by their receiver).
+// Operations are queued on the current CUDA stream and return once NCCL has accepted them. The returned
+// Pending needs no wait: later work on that stream sees the result. Two peers connect at the first operation
+// that needs it, because connecting all pairs would cost memory that most never use. NCCL computes the sums
+// here, so their last bits depend on ranks and topology. Gradient sums don't use them: pull and push are
+// exchanges, whose receiver adds in a fixed order.
 //
-// A thread watches for errors that show after an operation was issued (a peer that died, a broken network).
-// The first one aborts every communicator of this transport, which ends kernels that wait for peers; from
-// then on each call, and check(), throws RunError naming communicator and operation.
+// A thread watches for errors that appear after an operation was queued (a dead peer, a broken network). The
+// first error aborts every communicator of this transport, which ends kernels that wait for peers. From then
+// on every call, and check(), throws RunError naming communicator and operation.
 std::unique_ptr<comm::Transport> nccl_transport(std::unique_ptr<comm::Communicator> host_world,
                                                 const DeviceTransportOptions& options);
 

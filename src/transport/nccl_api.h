@@ -1,4 +1,4 @@
-// NCCL's functions, from the library that is loaded when a GPU is used. Only *_cuda.cpp files include this.
+// NCCL's functions, loaded from the library when a GPU is used. Only *_cuda.cpp files include this.
 #pragma once
 
 #include <nccl.h>
@@ -9,7 +9,7 @@
 namespace sluice::transport {
 
 struct NcclApi {
-  std::string fault;  // why the functions below cannot be called; empty when they can
+  std::string fault;  // why the functions below cannot be called; empty if they can
 
   decltype(&ncclGetVersion) get_version = nullptr;
   decltype(&ncclGetUniqueId) get_unique_id = nullptr;
@@ -28,12 +28,12 @@ struct NcclApi {
   decltype(&ncclReduceScatter) reduce_scatter = nullptr;
 };
 
-// The library of this process, loaded at the first call. Thread-safe.
+// This process's NCCL library, loaded at the first call. Thread-safe.
 const NcclApi& nccl_api();
 
-// Where the library is looked for when it is not in the process already, best first: beside the libtorch of
-// this process (`torch_library` is the path of one of its libraries), whose build it was made for, then
-// anywhere.
+// Paths to try when the library is not yet in the process, best first. First comes the one beside this
+// process's libtorch, which was built for it; `torch_library` is the path of one of libtorch's libraries. The
+// second is a bare name, for which the dynamic loader searches everywhere.
 std::vector<std::string> nccl_paths(const std::string& torch_library);
 
 }  // namespace sluice::transport

@@ -12,7 +12,7 @@
 namespace sluice::transport {
 namespace {
 
-// The first that keeps several communicators in the order of issue.
+// The oldest version that keeps several communicators in the order of issue.
 constexpr int kOldestVersion = NCCL_VERSION(2, 26, 0);
 constexpr const char* kLibrary = "libnccl.so.2";
 
@@ -23,9 +23,9 @@ std::string torch_library() {
   return info.dli_fname;
 }
 
-// Null and the reason in `fault` when there is none.
+// Null, with the reason in `fault`, if there is none.
 void* open_library(std::string& fault) {
-  // libtorch's kernels have brought it into the process where they are loaded.
+  // If libtorch's kernels are loaded, they have already brought NCCL into the process.
   if (void* library = ::dlopen(kLibrary, RTLD_NOW | RTLD_NOLOAD)) return library;
   for (const std::string& path : nccl_paths(torch_library())) {
     if (void* library = ::dlopen(path.c_str(), RTLD_NOW)) return library;

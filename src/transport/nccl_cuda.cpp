@@ -95,8 +95,8 @@ class NcclCommunicator final : public comm::Communicator {
                base::text("'", name(), "': copying this rank's own part"));
   }
 
-  // One group of the messages that are not empty; without any, nothing is issued: NCCL matches point to
-  // point by pair, so members without messages take no part.
+  // Issues one NCCL group of the messages that are not empty, or nothing if all are: NCCL matches
+  // point-to-point operations by pair, so members without messages need not take part.
   comm::PendingPtr point_to_point(const char* kind, std::span<const comm::Message> messages) {
     if (std::ranges::all_of(messages, [](const comm::Message& message) { return message.bytes == 0; })) {
       ++issued_;
@@ -177,8 +177,8 @@ class NcclTransport final : public comm::Transport {
     return found == options_.most_blocks.end() ? 0 : found->second;
   }
 
-  // The first member makes the id and gives it to the others. All ranks make communicators in one order, so
-  // the ids between two ranks arrive in order too.
+  // The first member creates the id and sends it to the others. All ranks create communicators in the same
+  // order, so ids between two ranks also arrive in order.
   ncclUniqueId shared_id(const std::string& name, const std::vector<int>& ranks) {
     ncclUniqueId id{};
     const int64_t bytes = sizeof id;

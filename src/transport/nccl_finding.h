@@ -5,14 +5,14 @@
 
 namespace sluice::transport {
 
-// Built with CUDA only: why NCCL cannot be used in this process, empty when it can. Loads libnccl at the
-// first call. Also tells it to keep concurrent communicators in the order of issue
-// (NCCL_LAUNCH_ORDER_IMPLICIT, unless set already): ranks issue in one global order, and kernels that start
-// in another could wait for each other for ever.
+// Built with CUDA only: why this process cannot use NCCL; empty if it can. Loads libnccl at the first call.
+// Also makes NCCL keep concurrent communicators in the order of issue (NCCL_LAUNCH_ORDER_IMPLICIT, unless the
+// variable is already set). Ranks issue in one global order; kernels that start in another order could
+// deadlock, each waiting for another.
 std::string nccl_fault();
 
-// NCCL's version as this process would use it ("NCCL 2.28.9"), or why it can't be used. Loads it at the first
-// call.
+// The version of NCCL that this process would use ("NCCL 2.28.9"), or why it cannot use NCCL. Loads NCCL at
+// the first call.
 struct NcclFinding {
   std::string version;
   std::string fault;

@@ -1,6 +1,6 @@
-// NCCL's communicators as owned things, and the watch over them. Only *_cuda.cpp files include this.
+// Owning wrappers for NCCL communicators, and a thread that watches them. Only *_cuda.cpp files include this.
 //
-// They call NCCL through an NcclApi, so that tests hand in one that fails as a network does.
+// They call NCCL through an NcclApi, so that tests can pass one that fails like a network.
 #pragma once
 
 #include <atomic>
@@ -19,8 +19,8 @@ namespace sluice::transport {
 
 inline bool went_wrong(ncclResult_t result) { return result != ncclSuccess && result != ncclInProgress; }
 
-// One of NCCL's communicators, non-blocking: a call may return before it has been carried out, and until it
-// has been, only its state may be asked for. The mutex keeps the watcher away from the issuing thread's
+// One NCCL communicator, non-blocking: a call may return before NCCL has carried it out; until then
+// only its state may be queried. The mutex keeps the watcher thread out while the issuing thread makes
 // calls.
 class NcclHandle {
  public:
@@ -30,17 +30,17 @@ class NcclHandle {
     std::string name;
     int members = 1;
     int member = 0;
-    int most_blocks = 0;  // of its kernels; 0: as many as NCCL likes
+    int most_blocks = 0;  // thread blocks of its kernels; 0: NCCL decides
   };
-  // Begins to join; join() waits for the end. `api` outlives the handle.
+  // Begins to join; join() waits for completion. `api` outlives the handle.
   NcclHandle(const NcclApi& api, Options options, const ncclUniqueId& id);
   NcclHandle(const NcclHandle&) = delete;
   NcclHandle& operator=(const NcclHandle&) = delete;
   ~NcclHandle();
 
-  // Empty when all went well, else what went wrong.
+  // Empty on success, otherwise the error.
   std::string join(Duration timeout);
-  // `issue` gets the communicator and returns its result; then waits until NCCL has carried it out.
+  // Passes the communicator to `issue`, then waits until NCCL has carried out the call. Empty, or the error.
   template <typename Issue>
   std::string call(const std::string& what, Duration timeout, Issue issue) {
     const std::lock_guard lock(mutex_);
@@ -50,13 +50,13 @@ class NcclHandle {
     return went_wrong(result) ? describe(what, result) : settle(what, timeout);
   }
 
-  // What has gone wrong since; empty while nothing has, or while the issuing thread is looking itself.
+  // The error since the last call, if any. Empty also while the issuing thread holds the mutex.
   std::string look();
 
-  // Ends every communicator of the list that is still there, together: an abort frees memory, which waits for
-  // the kernels of the others on the same GPU, so one after the other they would wait for each other's peers.
-  // A call that waits for NCCL on another thread gives up first. REQUIRES: no handle is locked by this
-  // thread.
+  // Aborts all remaining communicators of the list as one group. An abort frees memory and for that waits for
+  // all kernels on the GPU, also those of other communicators: in sequence, they would wait for each other's
+  // peers. Calls that wait for NCCL on other threads give up first. REQUIRES: this thread holds no handle's
+  // mutex.
   static void cut_off(const std::vector<std::shared_ptr<NcclHandle>>& handles);
 
  private:
@@ -68,13 +68,13 @@ class NcclHandle {
   const NcclApi& api_;
   std::string name_;
   std::mutex mutex_;
-  std::atomic<bool> giving_up_{false};  // cut_off wants the mutex
+  std::atomic<bool> giving_up_{false};  // set by cut_off, which waits for the mutex
   ncclComm_t comm_ = nullptr;           // null once aborted
-  ncclResult_t first_ = ncclSuccess;    // of the constructor's call
+  ncclResult_t first_ = ncclSuccess;    // result of the constructor's call
   std::string last_;                    // the operation issued last
 };
 
-// Every communicator of a transport, and the thread that watches them.
+// All communicators of a transport, and the thread that watches them.
 class NcclWatch {
  public:
   NcclWatch();
@@ -83,10 +83,10 @@ class NcclWatch {
   ~NcclWatch();
 
   void add(const std::shared_ptr<NcclHandle>& handle);
-  // Throws RunError of the first failure.
+  // Throws RunError with the first failure, if any.
   void check();
-  // Ends every communicator; the first failure is the one that is told. REQUIRES: no handle is locked by this
-  // thread.
+  // Aborts every communicator. check() reports the first failure only. REQUIRES: this thread holds no
+  // handle's mutex.
   void fail(const std::string& failure);
 
  private:
@@ -98,7 +98,7 @@ class NcclWatch {
   bool stopping_ = false;
   std::optional<std::string> failure_;
   std::vector<std::weak_ptr<NcclHandle>> handles_;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // last: the thread uses the members above
 };
 
 }  // namespace sluice::transport

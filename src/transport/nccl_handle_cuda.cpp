@@ -54,7 +54,7 @@ void NcclHandle::cut_off(const std::vector<std::shared_ptr<NcclHandle>>& handles
   (void)api.group_end();
 }
 
-// Waits until NCCL has carried out the call. REQUIRES: the mutex is held.
+// Waits until NCCL has carried out the call. Returns the error, if any. REQUIRES: the mutex is held.
 std::string NcclHandle::settle(const std::string& what, Duration timeout) {
   const Clock::time_point deadline = Clock::now() + timeout;
   ncclResult_t state = ncclInProgress;
@@ -77,7 +77,7 @@ std::string NcclHandle::gone(const std::string& what) const {
   return base::text(what, " failed: the communicator has been aborted");
 }
 
-// All members leave together; one that can't is cut off.
+// All members finalize together; a member that cannot is aborted.
 void NcclHandle::close() {
   const std::string fault = call(base::text("closing '", name_, "'"), kFarewell,
                                  [this](ncclComm_t comm) { return api_.finalize(comm); });
@@ -136,7 +136,7 @@ void NcclWatch::run() {
       const std::string failure = handle->look();
       if (!failure.empty()) fail(failure);
     }
-    handles.clear();  // the last reference may be ours; closing must not hold up the others
+    handles.clear();  // ours may be the last reference; closing must not delay others
     lock.lock();
   }
 }

@@ -10,12 +10,12 @@
 namespace sluice::transport {
 namespace {
 
-// An NCCL without a network, whose operations at some time cease to end. There is one, as NCCL's functions
-// know no context.
+// A fake NCCL without a network, whose operations stop completing once a test says so. It is a global
+// variable, because NCCL's functions have no context argument.
 struct StuckNccl {
   std::atomic<int> joined{0};
   std::atomic<bool> ends_operations{true};
-  std::vector<std::string> calls;  // used by the thread that fails alone
+  std::vector<std::string> calls;  // used only by the thread that fails
 };
 StuckNccl stuck;
 

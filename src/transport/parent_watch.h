@@ -1,5 +1,5 @@
-// The death of the process that started this one, as ranks of other launchers notice it: a rank whose
-// launcher is gone must not train on beside the ranks that are started in its place.
+// Notices the death of the process that started this rank, for launchers other than ours. A rank whose
+// launcher is gone must not train on beside ranks that are started in its place.
 #pragma once
 
 #include <sys/types.h>
@@ -13,9 +13,9 @@ namespace sluice::transport {
 
 class ParentWatch {
  public:
-  // Calls `on_death` once, on a thread of its own, when this process has another parent than now: asked twice
-  // a second. (The kernel's own signal for it, PR_SET_PDEATHSIG, also comes when merely the thread ends that
-  // forked, so it serves only our launcher, which forks on its main thread.)
+  // Calls `on_death` once, on a thread of its own, when this process gets another parent; checked twice a
+  // second. The kernel's signal for this, PR_SET_PDEATHSIG, comes already when the thread that forked ends.
+  // So only our launcher uses it, which forks on its main thread.
   explicit ParentWatch(std::function<void(pid_t parent)> on_death);
   ~ParentWatch();
   ParentWatch(const ParentWatch&) = delete;
@@ -26,7 +26,7 @@ class ParentWatch {
 
   const std::function<void(pid_t)> on_death_;
   const pid_t parent_;
-  Socket wake_;  // eventfd: the destructor is called
+  Socket wake_;  // eventfd: the destructor was called
   std::thread thread_;
 };
 

@@ -7,7 +7,7 @@
 namespace sluice::transport {
 namespace {
 
-// A parent that starts a child and dies once the child watches; what the child says of it.
+// A parent starts a child and dies once the child watches; the child then reports what it noticed.
 TEST(ParentWatch, DeathOfTheParentIsNoticed) {
   int said[2];
   int watching[2];

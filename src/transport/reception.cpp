@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr char kMagic[8] = {'s', 'l', 'u', 'i', 'c', 'e', ' ', '1'};
 constexpr size_t kNonceBytes = 16;
-constexpr std::chrono::milliseconds kRest(100);  // when there are no descriptors left to accept with
+constexpr std::chrono::milliseconds kRest(100);  // pause in accepting when no descriptors are left
 
 struct Challenge {
   char magic[sizeof kMagic];
@@ -37,11 +37,11 @@ enum class Verdict : uint32_t { kWelcome, kAnotherRun, kAnotherWorldSize, kTwice
 
 struct Reply {
   Verdict verdict = Verdict::kWelcome;
-  int32_t world_size = 0;  // the run's, told only to who knows its key
+  int32_t world_size = 0;  // the run's, sent only to processes that know its key
   char proof[kProofBytes] = {};
 };
 
-// What a newcomer states when it answers, and the rank behind the door when it lets him in: never the same.
+// The statement that a side proves knowledge of the key for. `side` makes the two sides' statements differ.
 std::string statement(const std::string& purpose, const char* side, const Challenge& challenge,
                       const Answer& answer) {
   return base::CanonicalBytes()
@@ -105,7 +105,7 @@ void Reception::accept_newcomers() {
   }
 }
 
-// Whether somebody was there.
+// Whether a connection was accepted.
 bool Reception::accept_at(const Socket& listener) {
   Socket socket = accept_from(listener);
   if (!socket.is_open()) {
@@ -131,7 +131,7 @@ std::vector<Guest> Reception::serve() {
   return guests;
 }
 
-// True when the newcomer is done with: let in, refused, or gone.
+// Returns true when the newcomer is finished: admitted, refused, or gone.
 bool Reception::answer(Newcomer& newcomer, std::vector<Guest>& guests) {
   char buffer[sizeof(Answer)];
   const ssize_t got =
@@ -172,7 +172,7 @@ class Visitor {
   Visitor(const std::string& address, int port, const RunKey& key, const std::string& purpose, int rank)
       : address_(address), port_(port), key_(key), purpose_(purpose), rank_(rank) {}
 
-  // Whether the door is open. A connection that ends before its verdict was dropped in a crowd.
+  // Whether this rank was admitted. False if the connection ended before: the host dropped it in a crowd.
   bool ask(const Socket& socket, int64_t timeout_ns) {
     Challenge challenge;
     if (!read_all(socket, &challenge, sizeof challenge, timeout_ns)) return false;
@@ -196,7 +196,7 @@ class Visitor {
  private:
   std::string place() const { return base::text(address_, " port ", port_); }
 
-  // Returns when this rank was let in by one who knows the key.
+  // Returns if this rank was admitted by a process that knows the key; otherwise throws RunError.
   void judge(const Reply& reply, bool proved) const {
     if (reply.verdict == Verdict::kWelcome && proved) return;
     if (reply.verdict == Verdict::kTwice) {

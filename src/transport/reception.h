@@ -1,9 +1,9 @@
-// The door to listening sockets of ours: only ranks of the same run get in.
+// Authenticates connections to our listening sockets: only ranks of the same run are admitted.
 //
-// Who connects gets a challenge, answers with its rank and a proof that it knows the run's key, and is given
-// one in return, so neither side talks to a stranger and no secret crosses the network. Strangers cost
-// little: whoever is slow with its answer is dropped after its own deadline, the number of those who have not
-// answered yet is bounded, and nobody waits for them.
+// A connecting process gets a challenge, answers with its rank and a proof that it knows the run's key, and
+// gets such a proof in return. So neither side trusts a stranger, and no secret crosses the network.
+// Strangers cost little: each unanswered challenge has its own deadline, their number is bounded, and the
+// server never blocks on them. A rank is admitted once.
 #pragma once
 
 #include <poll.h>
@@ -28,20 +28,20 @@ struct Guest {
 class Reception {
  public:
   struct Options {
-    int64_t answer_ns = 5'000'000'000;  // for a newcomer to answer its challenge
-    int most_strangers = 64;            // beside the run's own ranks, of those who have not answered yet
+    int64_t answer_ns = 5'000'000'000;  // time to answer a challenge
+    int most_strangers = 64;            // maximum of unanswered challenges, in addition to the run's ranks
   };
-  // `purpose` separates the doors of one run ("store", "heartbeat"): an answer opens one kind only.
+  // `purpose` ("store", "heartbeat") separates the listeners of a run: an answer is valid for one only.
   Reception(std::vector<Socket> listeners, RunKey key, std::string purpose, Options options);
 
-  // Nobody else is let in. Who waits for an answer is cut off.
+  // Admits no more ranks and drops connections that have not answered.
   void close();
 
-  // Adds what poll should wait for.
+  // Adds what poll() should wait for.
   void watch(std::vector<pollfd>& entries) const;
-  // How long it may wait at most before the next deadline.
+  // How long poll() may wait before the next deadline.
   int64_t patience_ns() const;
-  // Accepts, reads and answers without blocking; who has just proved to be a rank. A rank is let in once.
+  // Accepts, reads and answers without blocking. Returns newly admitted ranks; each rank is admitted once.
   std::vector<Guest> serve();
 
  private:
@@ -57,17 +57,17 @@ class Reception {
   bool accept_at(const Socket& listener);
   bool answer(Newcomer& newcomer, std::vector<Guest>& guests);
 
-  std::vector<Socket> listeners_;  // none once the door is shut
+  std::vector<Socket> listeners_;  // empty after close()
   RunKey key_;
   std::string purpose_;
   Options options_;
-  std::vector<Newcomer> newcomers_;  // in the order they came
+  std::vector<Newcomer> newcomers_;  // in order of arrival
   std::set<int> let_in_;
-  Clock::time_point resume_accepting_;  // after the process ran out of descriptors
+  Clock::time_point resume_accepting_;  // a pause after the process ran out of descriptors
 };
 
-// The other side: connects and is let in as `rank`, trying again until the timeout. Unreachable when
-// nobody answers in time, RunError when whoever does belongs to another run or has this rank already.
+// The other side: connects and is admitted as `rank`; retries until the timeout. Throws Unreachable if no
+// answer comes in time, RunError if the listener belongs to another run or already has this rank.
 Socket enter(const std::string& address, int port, const RunKey& key, const std::string& purpose, int rank,
              int64_t timeout_ns);
 

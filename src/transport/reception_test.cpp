@@ -1,4 +1,4 @@
-// Ranks and strangers at a door are threads and sockets of this process.
+// Ranks and strangers are threads and sockets of this process.
 #include "transport/reception.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ constexpr const char* kHere = "127.0.0.1";
 constexpr int64_t kLongEnough_ns = 20'000'000'000;
 const RunKey kKey{"secret", "job 7", 2};
 
-// A store of the run `kKey`, served as long as it lives.
+// A store of the run `kKey`, served during this object's lifetime.
 struct Served {
   Socket listener = listen_at(kHere);
   int port = port_of(listener);
@@ -98,7 +98,7 @@ TEST(Reception, AnAnswerOpensOneKindOfDoor) {
   EXPECT_THROW(enter(kHere, run.port, kKey, "heartbeat", 1, kLongEnough_ns), base::RunError);
 }
 
-// More silent connections than it has room for, open all the time; and some that talk nonsense.
+// More silent connections than the server keeps, open all the time, and some that send garbage.
 TEST(Reception, StrangersKeepNobodyOut) {
   const Served run;
   std::vector<Socket> silent;
@@ -137,7 +137,7 @@ TEST(Reception, WhoWaitsForARankThatLeftIsTold) {
   leaving.join();
 }
 
-// A host that does not know the key can't pass for rank 0: it could tell the others anything.
+// A host that does not know the key must not pass for rank 0: it could send the others anything.
 TEST(Reception, AHostHasToProveItselfToo) {
   const Socket impostor = listen_at(kHere);
   std::thread welcoming([&] {
@@ -169,7 +169,7 @@ TEST(Reception, AnotherServiceIsNoRank) {
   greeting.join();
 }
 
-// Lowers the limit on open files to what is open, as long as it lives.
+// Lowers the limit on open files during its lifetime, so that no more can be opened.
 class NoDescriptorsLeft {
  public:
   NoDescriptorsLeft() {

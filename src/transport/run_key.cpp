@@ -29,7 +29,7 @@ bool same_proof(const std::string& left, const std::string& right) {
 
 std::string random_bytes(size_t bytes) {
   std::string random(bytes, '\0');
-  ssize_t got = -1;  // up to 256 bytes come whole
+  ssize_t got = -1;  // getrandom returns up to 256 bytes whole
   do {
     got = getrandom(random.data(), bytes, 0);
   } while (got < 0 && errno == EINTR);

@@ -1,4 +1,4 @@
-// The store of a run (transport/store_server.h) as libtorch's process groups want to see it.
+// The store of a run (transport/store_server.h) behind the interface that libtorch's process groups use.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,10 @@
 
 namespace sluice::transport {
 
-// Thread-safe; calls of one rank follow each other.
+// Thread-safe: calls of one rank are serialized.
 class RunStore final : public c10d::Store {
  public:
-  // `server` is null on all ranks but rank 0, whose store ends with this object.
+  // `server` is null on all ranks except rank 0, where the store ends with this object.
   RunStore(std::unique_ptr<StoreServer> server, std::unique_ptr<StoreClient> client,
            std::chrono::milliseconds timeout);
 

@@ -28,7 +28,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-// Any UDP or TCP port does: nothing is sent there.
+// Any UDP or TCP port works: no data is sent there.
 constexpr int kDiscardPort = 9;
 
 Addresses resolve(const std::string& address, int port, int type) {
@@ -71,7 +71,7 @@ std::string place(const std::string& address, int port) {
   return port == 0 ? address : base::text(address, " port ", port);
 }
 
-// The system's reason, with what to do about it where that is known.
+// The system's reason, with a remedy where one is known.
 std::string cause(int error) {
   const std::string reason = std::strerror(error);
   switch (error) {
@@ -85,7 +85,7 @@ std::string cause(int error) {
   }
 }
 
-// 0, or why there is no connection. The socket blocks again afterwards.
+// 0 on success, otherwise the error. Makes the socket blocking again.
 int connect_by(const Socket& socket, const addrinfo& address, Clock::time_point deadline) {
   const int flags = fcntl(socket.fd(), F_GETFL);
   fcntl(socket.fd(), F_SETFL, flags | O_NONBLOCK);
@@ -125,10 +125,10 @@ int Socket::release() { return std::exchange(fd_, -1); }
 
 namespace {
 
-// Closed, and the reason in errno, where it cannot listen.
+// A closed Socket, with the reason in errno, if it cannot listen.
 Socket listen_at(const addrinfo& address) {
   Socket listener = open_socket(address);
-  const int on = 1;  // a port whose last connections are still being forgotten is free
+  const int on = 1;  // allows a port whose last connections are in TIME_WAIT
   const bool listens =
       listener.is_open() && setsockopt(listener.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
       bind(listener.fd(), address.ai_addr, address.ai_addrlen) == 0 && listen(listener.fd(), SOMAXCONN) == 0;
@@ -157,7 +157,7 @@ std::vector<Socket> listen_at_own(const std::string& host, int port) {
   for (const addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next) {
     const std::string address = in_figures(one->ai_addr, one->ai_addrlen);
     const auto is_it = [&](const Socket& listener) { return address_of(listener) == address; };
-    if (std::ranges::any_of(listeners, is_it)) continue;  // a name may stand twice in /etc/hosts
+    if (std::ranges::any_of(listeners, is_it)) continue;  // a name may occur twice in /etc/hosts
     Socket listener = listen_at(*one);
     if (listener.is_open()) {
       listeners.push_back(std::move(listener));
@@ -197,7 +197,7 @@ Socket inherited(int fd) {
 Socket connect_to(const std::string& address, int port, int64_t timeout_ns) {
   const Clock::time_point deadline = Clock::now() + std::chrono::nanoseconds(timeout_ns);
   const Addresses addresses = resolve(address, port, SOCK_STREAM);
-  // An address that swallows what is sent there must not keep the next one from being tried.
+  // An address that silently drops packets must not keep the next one from being tried.
   constexpr std::chrono::seconds kPatienceOfOne(3);
   while (true) {
     int error = 0;
@@ -280,7 +280,7 @@ std::vector<std::string> interface_addresses() {
       if (counts) addresses.push_back(in_figures(one->ifa_addr, size));
     }
   }
-  // Behind a '%' stands an interface: such an address means nothing to other machines.
+  // An address with '%' belongs to one interface and means nothing to other machines.
   std::erase_if(addresses, [](const std::string& address) {
     return address.empty() || address.find('%') != std::string::npos;
   });

@@ -30,8 +30,8 @@ constexpr int64_t kAnswerNs =
 
 enum class Request : char { kSet, kFind, kAdd, kCompareSet, kErase, kSize, kWait };
 
-// A message is its size in 4 bytes, then texts, each behind its own size. A request's first text is its kind
-// as one character, its numbers are texts in decimal.
+// A message is its size in 4 bytes, then texts, each preceded by its size. A request's first text is one
+// character, its kind; its numbers are decimal texts.
 std::string pack(const std::vector<std::string>& texts) {
   std::string message(sizeof(uint32_t), '\0');
   const auto put_size = [](uint32_t size) {
@@ -44,7 +44,7 @@ std::string pack(const std::vector<std::string>& texts) {
   return message;
 }
 
-// The texts behind a message's size; nothing when they are cut short.
+// The texts of a message; nullopt if they are cut short.
 std::optional<std::vector<std::string>> unpack(std::string_view body) {
   std::vector<std::string> texts;
   while (!body.empty()) {
@@ -97,10 +97,10 @@ class StoreServer::Service {
   struct Rank {
     int rank = 0;
     Socket socket;
-    std::string received;              // not yet a whole message
-    std::vector<std::string> awaited;  // keys that its answer waits for; none when it waits for nothing
+    std::string received;              // an incomplete message
+    std::vector<std::string> awaited;  // keys of a pending kWait; empty: none is pending
     Clock::time_point deadline;
-    bool gave_up = false;  // waited in vain for a rank that is missing: that it goes then is no news
+    bool gave_up = false;  // its kWait timed out because a rank is missing, so its leaving is no news
   };
 
   void run() {
@@ -133,7 +133,7 @@ class StoreServer::Service {
     poll(entries.data(), entries.size(), static_cast<int>(std::max<int64_t>(left, 0)));
   }
 
-  // Reads and answers what is there. False when the rank has gone, or talks nonsense.
+  // Reads and answers all requests. Returns false if the rank has gone or its requests are malformed.
   bool serve(Rank& rank) {
     char buffer[4096];
     while (true) {
@@ -171,7 +171,7 @@ class StoreServer::Service {
     return !rank.awaited.empty() || send_all(rank.socket, pack({"1"}));
   }
 
-  // Every request but kWait; nothing for one that makes no sense.
+  // Handles all requests except kWait; nullopt for a malformed one.
   std::optional<Answer> evaluate(Request kind, const std::vector<std::string>& arguments) {
     const size_t wanted = kind == Request::kSize                              ? 0
                           : kind == Request::kFind || kind == Request::kErase ? 1
@@ -207,7 +207,7 @@ class StoreServer::Service {
       if (!there && left_.empty() && now < rank.deadline) continue;
       rank.awaited.clear();
       rank.gave_up = !there && left_.empty();
-      // A peer that cannot be written to shows when it is read from.
+      // A write failure is ignored: the peer's end shows when it is read from.
       send_all(rank.socket, pack(there ? Answer{"1"} : left_.empty() ? Answer{"0"} : Answer{"0", left_}));
     }
   }
@@ -215,7 +215,7 @@ class StoreServer::Service {
   const int world_size_;
   Reception reception_;
   int seen_ = 0;
-  std::string left_;  // which rank was the first to go: whatever others still wait for may never come
+  std::string left_;  // the first rank to leave: keys that others wait for may never come
   std::vector<Rank> ranks_;
   std::map<std::string, std::string> texts_;
   Socket wake_;

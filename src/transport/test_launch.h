@@ -1,4 +1,4 @@
-// Ranks of tests that become another program.
+// For ranks of tests that exec another program.
 #pragma once
 
 #include <fcntl.h>
@@ -7,7 +7,7 @@
 
 namespace sluice::transport {
 
-// Leaves the descriptors that the launcher gave this rank to the program that it becomes.
+// Lets the program that this rank execs inherit the descriptors from the launcher.
 inline void leave_listeners_open() {
   for (const char* variable : {"SLUICE_LISTENING_FD", "SLUICE_SUPERVISOR_FD"}) {
     if (const char* number = ::getenv(variable)) ::fcntl(std::atoi(number), F_SETFD, 0);
