@@ -1,4 +1,4 @@
-// What a rank's main thread is at, for who looks on from another thread.
+// The current activity of a rank's main thread, for observers on other threads.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,21 @@
 namespace sluice::survive {
 
 enum class WorkKind {
-  kOwn,     // nothing but this rank can move it on
+  kOwn,     // only this rank can advance it
   kShared,  // it waits for other ranks, or may
-  kNodes,   // a step under way: runtime::NodeWatch knows more
+  kNodes,   // a step in progress: runtime::NodeWatch knows the details
 };
 
 struct Doing {
-  int64_t serial = 0;  // another one whenever something began, ended or came on
+  int64_t serial = 0;  // changes whenever an activity begins, ends or advances
   WorkKind work = WorkKind::kOwn;
   std::string what;  // "committing the checkpoint"
 };
 
-// Thread-safe; the scopes are one thread's.
+// Thread-safe, but only one thread may create scopes.
 class Activity {
  public:
-  // From its making to its end the thread is at `what`, then again at what was around it.
+  // The thread is doing `what` during the scope's lifetime, and afterwards what the enclosing scope names.
   class Scope {
    public:
     Scope(Activity& activity, WorkKind work, std::string what) : activity_(activity) {
@@ -47,10 +47,10 @@ class Activity {
   [[nodiscard]] Scope own(std::string what) { return {*this, WorkKind::kOwn, std::move(what)}; }
   [[nodiscard]] Scope shared(std::string what) { return {*this, WorkKind::kShared, std::move(what)}; }
   [[nodiscard]] Scope nodes(std::string what) { return {*this, WorkKind::kNodes, std::move(what)}; }
-  // For other ranks, in whatever is under way.
+  // Waiting for other ranks within the current activity.
   [[nodiscard]] Scope waiting() { return {*this, WorkKind::kShared, now().what}; }
 
-  // What is under way came on, though nothing shows of it: it only watches, say.
+  // Progress of the current activity that nothing else shows, e.g. of one that only watches.
   void advance() {
     const std::lock_guard lock(mutex_);
     ++serial_;

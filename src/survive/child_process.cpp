@@ -17,12 +17,12 @@ namespace sluice::survive {
 void ChildProcess::start(const std::function<int()>& work) {
   SLUICE_ASSERT(!runs(), "a second child process");
   const pid_t parent = getpid();
-  std::fflush(nullptr);  // or both processes write it
+  std::fflush(nullptr);  // or both processes would write buffered output
   id_ = fork();
   if (id_ < 0) throw base::RunError(base::text("cannot start a process: ", std::strerror(errno)));
   if (id_ > 0) return;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  const bool in_time = getppid() == parent;  // it may have died before the line above
+  const bool in_time = getppid() == parent;  // the parent may have died before prctl
   _exit(in_time ? work() : 1);
 }
 

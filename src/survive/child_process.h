@@ -1,4 +1,4 @@
-// A process that this one forks to run a function, without exec: it begins with all that is loaded here.
+// A child process that is forked to run a function without exec: it starts with all that is loaded here.
 #pragma once
 
 #include <signal.h>
@@ -9,7 +9,7 @@
 
 namespace sluice::survive {
 
-// One at a time. The parent has one thread.
+// One child at a time. The parent must have a single thread.
 class ChildProcess {
  public:
   ChildProcess() = default;
@@ -17,16 +17,16 @@ class ChildProcess {
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  // Runs `work`, whose value is the exit status. It is killed when this process dies before it ends.
-  // REQUIRES: none runs. RunError when the system gives no process.
+  // Runs `work` in a child; its return value is the exit status. The child is killed if this process dies
+  // first. REQUIRES: no child runs. RunError if the system cannot create a process.
   void start(const std::function<int()>& work);
   bool runs() const { return id_ > 0; }
   void send(int signal) const;
-  // Its status as waitpid gives it, once it has ended by itself.
+  // The child's status as returned by waitpid, once it has ended by itself.
   std::optional<int> reap();
-  // Returns when it has.
+  // Waits for the child to end and returns its status.
   int wait();
-  // Ends it if it runs, and returns when it has ended.
+  // Kills the child if it runs, and waits for its end.
   void stop();
 
  private:

@@ -16,19 +16,19 @@
 
 namespace sluice::survive {
 
-// Another rank tells the user what this rank failed of, too.
+// Ends this rank with another rank's exit status. The other rank reports the failure to the user.
 class QuietError : public base::Error {
  public:
   using base::Error::Error;
 };
 
-// What a user is told of a failure.
+// The failure as an error for the user.
 base::Error as_error(std::exception_ptr failure);
 
-// 0 for no failure.
+// The exit status of `failure`; 0 if there is none.
 int exit_status_of(std::exception_ptr failure);
 
-// Collective: every rank's text, however long, rank by rank.
+// Collective: every rank's text, of any length, in rank order.
 std::vector<std::string> gather_texts(comm::Communicator& ranks, const std::string& own);
 
 class Control {
@@ -39,34 +39,34 @@ class Control {
   int rank() const { return communicator_->rank(); }
   int world_size() const { return communicator_->size(); }
   comm::Communicator& communicator() { return *communicator_; }
-  // What this rank is at; `together` and all that waits for others here say so themselves.
+  // This rank's current activity. `together` and functions here that wait for others record themselves.
   Activity& activity() { return activity_; }
 
-  // Every rank's value, rank by rank.
+  // Every rank's value, in rank order.
   template <typename Value>
   std::vector<Value> gather(const Value& own);
-  // The same of lists. REQUIRES: as many words on every rank.
+  // Like gather() for lists. REQUIRES: lists of equal length on all ranks.
   std::vector<std::vector<int64_t>> gather_lists(const std::vector<int64_t>& words);
-  // The same of texts, however long.
+  // Like gather() for texts of any length.
   std::vector<std::string> gather_texts(const std::string& own);
-  // Each value becomes the sum of all ranks'. REQUIRES: as many on every rank.
+  // Replaces each value by the sum over all ranks. REQUIRES: lists of equal length on all ranks.
   void add_up(std::vector<double>& values);
-  // Whether some rank says so.
+  // Whether `own` is true on some rank.
   bool any(bool own);
-  // One rank's text on every rank.
+  // Returns the text of rank `from` on every rank.
   std::string broadcast(const std::string& text, int from = 0);
-  // Returns when every rank has called it.
+  // Returns once every rank has called it.
   void barrier();
-  // Runs `action`, which is `what` ("saving the checkpoint"), on every rank, then throws on every rank if it
-  // threw on any: its own error on the lowest rank that failed, a QuietError on all others. Keeps ranks from
-  // waiting for one that gave up.
+  // Runs `action`, described as `what` ("saving the checkpoint"), on every rank. If it threw on any rank,
+  // throws on every rank: the lowest rank that failed rethrows its own error, all others throw a QuietError.
+  // So no rank waits for one that gave up.
   template <typename Action>
   void together(const std::string& what, Action action);
-  // The second half of `together`, for who has gathered `statuses` already: of every rank, 0 or the
-  // exit_status_of its error; `own` is this rank's. Returns if no rank failed.
+  // The second half of `together`, for callers that have gathered `statuses`: each rank's 0 or exit_status_of
+  // its error. `own` is this rank's error. Returns if no rank failed.
   void throw_if_any_failed(const std::string& what, std::span<const int64_t> statuses,
                            std::exception_ptr own);
-  // Collective, as `together`: InputError of `difference` for the first rank whose hash is not rank 0's.
+  // Collective like `together`: InputError with `difference` of the first rank whose hash is not rank 0's.
   void require_same(const std::string& what, uint64_t own,
                     const std::function<std::string(int rank)>& difference);
   // Whether `together` has thrown: then all ranks know of the failure.

@@ -13,11 +13,11 @@ namespace {
 
 constexpr int64_t kPlaceBytes = int64_t{64} << 20;
 
-// In front of a plan's text.
+// Precedes a plan's text.
 struct Header {
   uint64_t key = 0;
   uint64_t bytes = 0;
-  uint64_t hash = 0;  // of the text
+  uint64_t hash = 0;  // the text's
 };
 
 uint64_t hash_of(const PlanKey& key) {
@@ -48,7 +48,7 @@ std::optional<strategy::StepPlan> PlanMemory::find(const PlanKey& key, int world
   if (got != std::ssize(text) || base::hash_bytes(text) != header.hash) return std::nullopt;
   strategy::StepPlan plan =
       strategy::step_plan_from_json(base::parse_json(text, "a kept plan"), world_size, "a kept plan");
-  plan.sequences = key.sequences;  // with how many targets have a loss
+  plan.sequences = key.sequences;  // the text lacks how many targets have a loss
   return plan;
 }
 

@@ -1,5 +1,5 @@
-// Step plans in memory that outlives the worker that made them: the next epoch's worker of the same
-// supervisor mostly begins with steps that its predecessor has planned already.
+// Step plans in memory that outlives the worker that made them. The next membership's worker of the same
+// supervisor usually begins with steps that its predecessor has already planned.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +12,29 @@
 
 namespace sluice::survive {
 
-// What a plan is a function of.
+// The inputs that determine a plan.
 struct PlanKey {
-  uint64_t planner = 0;  // a hash of all that it plans with
+  uint64_t planner = 0;  // a hash of everything else that the planner uses
   int64_t step = 0;
   const std::vector<strategy::Sequence>& sequences;
 };
 
-// The newest plans, each in the place of the one `kPlans` steps before. Made by the supervisor and used by
-// one thread of one worker at a time, which may be killed at any moment: what it left unfinished is not
+// The newest plans: each replaces the one kPlans steps before. The supervisor creates the memory, and one
+// thread of one worker at a time uses it. The worker may be killed at any moment: an unfinished plan is not
 // found.
 class PlanMemory {
  public:
   static constexpr int64_t kPlans = 64;
 
-  // Without memory for it nothing is kept.
+  // If the system gives no memory, nothing is kept.
   PlanMemory();
 
   std::optional<strategy::StepPlan> find(const PlanKey& key, int world_size) const;
-  // Not if it is as large as no plan of a step is.
+  // Does nothing if the plan is larger than kPlaceBytes, which no real plan is.
   void keep(const PlanKey& key, const strategy::StepPlan& plan);
 
  private:
-  transport::Socket file_;  // sparse: so many places of kPlaceBytes
+  transport::Socket file_;  // sparse: kPlans places of kPlaceBytes each
 };
 
 }  // namespace sluice::survive

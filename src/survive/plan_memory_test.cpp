@@ -7,7 +7,7 @@
 namespace sluice::survive {
 namespace {
 
-// Of one sequence on one rank.
+// A plan of one sequence on one rank.
 strategy::StepPlan plan_of(int64_t step, int64_t length_tokens) {
   strategy::StepPlan plan;
   plan.step = step;

@@ -21,7 +21,7 @@ namespace sluice::survive {
 
 namespace {
 
-// What rank 0 makes of what all supervisors bring.
+// Computes rank 0's answer from all supervisors' arrivals.
 std::string open_run(const std::vector<std::string>& texts) {
   std::vector<membership::Arrival> arrivals;
   for (const std::string& text : texts)
@@ -33,8 +33,8 @@ std::string open_run(const std::vector<std::string>& texts) {
   return membership::to_json(opening).dump();
 }
 
-// The process's part. Its supervisor goes on at the end of the answer; rank 0's stays for those that are
-// slower: one that is lost here must not keep rank 0 from the others.
+// Runs in the child process. Its supervisor continues once the answer is complete. Rank 0's child stays for
+// slower ranks, so that a rank lost meanwhile does not hold up rank 0.
 int attend(const transport::GlooOptions& options, const membership::Arrival& own, transport::Socket writing) {
   const auto tell = [&](const std::string& answer) {
     for (size_t sent = 0; sent < answer.size();) {
@@ -48,7 +48,7 @@ int attend(const transport::GlooOptions& options, const membership::Arrival& own
     transport::rendezvous(options, membership::to_json(own).dump(), &open_run, tell);
     return 0;
   } catch (...) {
-    if (!writing.is_open()) return 0;  // what it came for is told
+    if (!writing.is_open()) return 0;  // the answer was already delivered
     const base::Error error = as_error(std::current_exception());
     base::log_error(error.what());
     return error.exit_status();

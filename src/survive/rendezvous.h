@@ -1,6 +1,6 @@
-// How supervisors come to know each other where their launcher does not name them: at the store that the
-// launcher's ranks share, in a process of its own, for what libtorch starts for a store has no place in a
-// process that forks.
+// Lets supervisors find each other if the launcher does not give their addresses. They meet at the store that
+// the launcher's ranks share, each in a child process: libtorch starts threads for a store, and a supervisor
+// must stay free to fork.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@ namespace sluice::survive {
 
 class Rendezvous {
  public:
-  // Begins it: collective over the launch's ranks, each of which brings an arrival. RunError when the system
-  // gives no process.
+  // Starts to meet; collective over the launch's ranks, each of which brings an arrival. RunError if the
+  // system cannot create a process.
   Rendezvous(const transport::Launch& launch, int64_t join_timeout_ns, const membership::Arrival& own);
 
-  // Something to read, or the end, is there when this is readable: then read() does not wait. False at the
-  // end.
+  // Becomes readable when data or end-of-file arrives: read() does not block then. read() returns false at
+  // end-of-file.
   int fd() const { return reading_.fd(); }
   bool read();
-  // Behind the end: 0, or the exit status of a failure, of which the user has been told. The process goes on
-  // while this lives, for ranks that have not heard yet, until it is over.
+  // After end-of-file: 0, or the exit status of a failure that was already reported to the user. The child
+  // process serves slower ranks until it is over or this object is destroyed.
   int status();
   bool is_over() { return process_.reap().has_value(); }
   membership::FirstMembership first_membership() const;

@@ -1,5 +1,5 @@
-// Who has to be asked to join the run of a directory, as its newest epoch's first rank wrote it down, and how
-// the run is called.
+// The file members.json in a run directory, written by rank 0 of the newest membership. It names the members
+// that a new rank asks to join, and the run.
 #pragma once
 
 #include <filesystem>
@@ -18,7 +18,7 @@ struct Roster {
 };
 
 void write_roster(const std::filesystem::path& run_directory, const WorkerContext& worker_context);
-// InputError when no run that can be joined is under way there.
+// InputError if no run that can be joined is in progress there.
 Roster read_roster(const std::filesystem::path& run_directory);
 
 }  // namespace sluice::survive

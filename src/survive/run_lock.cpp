@@ -32,9 +32,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kDraft = "draft-";
-constexpr int64_t kOldFiles = 16;  // that stay behind the present one: a file system may show an old listing
+constexpr int64_t kOldFiles = 16;  // kept besides the current one: a file system may show an old listing
 
-// The last line of a lock's file has one length always, so that it is changed in place.
+// The last line of a lock file. It has a fixed length, so that it can be changed in place.
 std::string state_line(bool released, int64_t beats) {
   char line[32];
   std::snprintf(line, sizeof line, "%-8s %012lld\n", released ? "released" : "held",
@@ -49,7 +49,7 @@ std::string first_word_of(const fs::path& path) {
   return word;
 }
 
-// Process numbers mean the same to two processes whose kernel and name space are the same.
+// Two processes use the same process numbers if they share the kernel and the PID namespace.
 std::string this_machine() {
   std::error_code unreadable;
   const fs::path names = fs::read_symlink("/proc/self/ns/pid", unreadable);
@@ -62,13 +62,13 @@ std::string host_name() {
   return name;
 }
 
-// The fields of a stat file below /proc from the state on, which comes behind the name; empty: there is none.
+// The fields of a stat file below /proc, from the state on, which follows the name; empty if there is none.
 std::vector<std::string> stat_fields(const std::string& path) {
   std::ifstream in(path);
   std::stringstream whole;
   whole << in.rdbuf();
   const std::string line = whole.str();
-  const size_t name_end = line.rfind(')');  // the name before it may hold anything
+  const size_t name_end = line.rfind(')');  // the name before it may have any characters
   if (name_end == std::string::npos) return {};
   std::istringstream rest(line.substr(name_end + 1));
   std::vector<std::string> fields;
@@ -76,7 +76,7 @@ std::vector<std::string> stat_fields(const std::string& path) {
   return fields;
 }
 
-// When the process began, in ticks since the machine did; 0 when it has ended.
+// The start time of the process, in ticks since the machine started; 0 if the process has ended.
 int64_t start_of(int64_t process) {
   constexpr size_t kStart = 19;
   const std::vector<std::string> fields = stat_fields(text("/proc/", process, "/stat"));
@@ -93,7 +93,7 @@ std::string utc_now() {
   return date;
 }
 
-// What stands in a lock's file. A file that says nothing of use has a holder all the same.
+// The contents of a lock file. A file that cannot be parsed still counts as held.
 struct Holder {
   std::string contents;
   base::Json identity = base::Json::object();
@@ -129,7 +129,7 @@ Holder read_holder(const fs::path& path) {
   return holder;
 }
 
-// The numbers of the lock's files, ascending.
+// The numbers of the lock files, ascending.
 std::vector<int64_t> numbers_in(const fs::path& folder) {
   std::vector<int64_t> numbers;
   std::error_code error;
@@ -146,7 +146,7 @@ int64_t newest_in(const fs::path& folder) {
   return numbers.empty() ? 0 : numbers.back();
 }
 
-// Writes at the file's end of `from_end` bytes, and sees to it that others see it.
+// Overwrites the last bytes of the file with `bytes` and flushes them, so that other machines see them.
 bool overwrite_end(const fs::path& path, const std::string& bytes) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
   if (file < 0) return false;
@@ -191,7 +191,7 @@ RunLock::~RunLock() {
 
 fs::path RunLock::file(int64_t number) const { return folder_ / text(number); }
 
-// Returns when this process has made the next file.
+// Returns once this process has created the next file.
 void RunLock::take() {
   std::optional<Holder> watched;
   Clock::time_point silent_since;
@@ -221,16 +221,16 @@ void RunLock::take() {
         continue;
       }
     }
-    if (!make_file(newest + 1)) continue;  // somebody was faster
+    if (!make_file(newest + 1)) continue;  // another process was faster
     number_ = newest + 1;
-    if (newest_in(folder_) > number_) continue;  // an old listing: that number was of the past
+    if (newest_in(folder_) > number_) continue;  // the listing was old: that number had passed
     break;
   }
   remove_leftovers();
 }
 
-// What dead runs left: files of long ago, and drafts of those that died while they took the lock. (One that
-// is just taking it does without its draft.)
+// Removes leftovers of dead runs: old lock files, and drafts of processes that died while taking the lock. (A
+// process that is just taking the lock can do without its draft.)
 void RunLock::remove_leftovers() const {
   std::error_code ignored;
   for (const int64_t old : numbers_in(folder_)) {
@@ -243,7 +243,7 @@ void RunLock::remove_leftovers() const {
   for (const fs::path& draft : drafts) fs::remove(draft, ignored);
 }
 
-// False when that file exists. It appears whole, where the file system knows links.
+// Returns false if the file exists. The file appears whole if the file system supports hard links.
 bool RunLock::make_file(int64_t number) {
   const std::string contents = identity_ + state_line(false, beats_);
   const fs::path draft =
@@ -252,7 +252,7 @@ bool RunLock::make_file(int64_t number) {
   bool made = ::link(draft.c_str(), file(number).c_str()) == 0;
   const int error = errno;
   struct stat facts {};
-  // The answer to a link that was made can get lost on its way.
+  // The reply to a successful link may have been lost; the link count shows that it succeeded.
   if (!made) made = ::stat(draft.c_str(), &facts) == 0 && facts.st_nlink == 2;
   ::unlink(draft.c_str());
   if (made || error == EEXIST) return made;
@@ -270,7 +270,7 @@ bool RunLock::make_file(int64_t number) {
   return true;
 }
 
-// A lock that was removed is made anew, unless somebody else has taken it.
+// Creates a removed lock file again, unless another process has taken the lock.
 bool RunLock::holds_or_regains() {
   if (newest_in(folder_) > number_) return false;
   std::error_code error;
@@ -281,7 +281,7 @@ bool RunLock::holds_or_regains() {
     base::make_directories(folder_);
     return make_file(number_);
   } catch (const base::Error&) {
-    return true;  // the file system is away: nobody can take it either
+    return true;  // the file system is away: no process can take the lock either
   }
 }
 
@@ -302,7 +302,7 @@ void RunLock::keep() {
   }
 }
 
-// As getrusage() counts them, which cannot be asked about another thread.
+// Counts transfers as getrusage() does, which cannot be asked about another thread.
 int64_t RunLock::transfers() const {
   constexpr int64_t kBlockBytes = 512;
   constexpr size_t kPagesRead = 9;

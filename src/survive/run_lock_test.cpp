@@ -1,5 +1,5 @@
-// Holders and contenders are objects of this process; "elsewhere" is a machine of another name. That a killed
-// process's lock is taken over is shown with a process.
+// Holders and contenders are objects of this process; "elsewhere" is a machine of another name. Only the
+// takeover from a killed process uses a real process.
 #include "survive/run_lock.h"
 
 #include <gmock/gmock.h>
@@ -55,7 +55,7 @@ class RunLockFiles : public ::testing::Test {
     return "taken";
   }
 
-  // A process that takes the lock and is killed.
+  // This process takes the lock and is killed.
   void leave_a_dead_holder(const RunLockOptions& options) const {
     const pid_t process = ::fork();
     if (process == 0) {
@@ -76,7 +76,7 @@ TEST_F(RunLockFiles, ALivingHolderIsNamed) {
   lock.require_held();
 }
 
-// From now on this process's links fail, as on FAT, on some FUSE and object-store file systems.
+// From now on, hard links fail in this process, as on FAT and some FUSE and object-store file systems.
 bool refuse_links() {
   sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -94,7 +94,7 @@ bool refuse_links() {
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-// Holds in a process of its own, where links fail: 0, or the number of the check that did not.
+// Holds the lock in a process of its own where hard links fail. Returns 0, or the number of the failed check.
 int lock_without_links(const fs::path& directory, const RunLockOptions& options) {
   if (!refuse_links()) return 77;
   if (::link(directory.c_str(), (directory / "x").c_str()) == 0 || errno != EPERM) return 1;
@@ -160,7 +160,7 @@ TEST_F(RunLockFiles, BeatingHolderElsewhereLives) {
   EXPECT_THAT(refusal(next), HasSubstr("is being written by process "));
 }
 
-// Many take over from one dead holder: one gets it.
+// Many contenders take over from one dead holder: exactly one succeeds.
 TEST_F(RunLockFiles, OneOfManyTakesOver) {
   for (int repeat = 0; repeat < 20; ++repeat) {
     leave_a_dead_holder(options());
@@ -185,11 +185,11 @@ TEST_F(RunLockFiles, OneOfManyTakesOver) {
   }
 }
 
-// Its machine was suspended, or cut off from the file system: it wakes up and must not go on.
+// A holder whose machine was suspended, or cut off from the file system, wakes up and must not write.
 TEST_F(RunLockFiles, HolderThatWasTakenForDeadIsTold) {
   std::atomic<int> lost = 0;
   RunLockOptions sleeping = options("another machine");
-  sleeping.beat_ns = 3'600'000'000'000;  // it sleeps
+  sleeping.beat_ns = 3'600'000'000'000;  // never beats
   RunLock first(directory_, sleeping);
   RunLockOptions next = options("this machine");
   next.silence_ns = 1'000'000;
@@ -212,11 +212,11 @@ TEST_F(RunLockFiles, LossIsNoticedByTheBeat) {
   while (lost == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
-// Otherwise rank 0, which alone holds the lock, would never count as one that does nothing.
+// Otherwise rank 0, which alone holds the lock, would never look idle to the watchdog.
 TEST_F(RunLockFiles, BeatsAreToldFromOtherTransfers) {
   const RunLock lock(directory_, options());
   const auto changed = [&] { return fs::last_write_time(directory_ / "lock" / "1"); };
-  // Of one moment: no beat comes between the two figures.
+  // Takes both figures at one moment, with no beat in between.
   const auto others = [&] {
     while (true) {
       const int64_t before = lock.transfers();

@@ -40,7 +40,7 @@ void* map_shared(int fd, int64_t bytes) {
   return mapped;
 }
 
-// The files of a folder that hold seals, with when they were written, the newest first.
+// The files of a folder that hold seals, with their modification times, newest first.
 std::vector<std::pair<fs::file_time_type, fs::path>> seals_in(const fs::path& folder,
                                                               const std::string& prefix) {
   std::vector<std::pair<fs::file_time_type, fs::path>> found;
@@ -81,7 +81,7 @@ void SnapshotMemory::remove_left(const NamedMemory& named) {
     remove(file);
 }
 
-// Unless somebody holds it.
+// Removes the memory unless a process holds its lock.
 void SnapshotMemory::remove(const fs::path& file) {
   SnapshotMemory useless;
   if (useless.take_up(file)) useless.remove_name();
@@ -93,7 +93,7 @@ fs::path SnapshotMemory::slot_path(size_t slot) const {
   return fs::path(name_).replace_extension(std::to_string(slot));
 }
 
-// False when somebody lives who holds it, or it is no memory of this user and program.
+// Returns false if a process holds its lock, or it was not made by this user and program.
 bool SnapshotMemory::take_up(const fs::path& file) {
   transport::Socket seals(::open(file.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   struct stat facts {};
@@ -113,19 +113,19 @@ bool SnapshotMemory::take_up(const fs::path& file) {
   ::munmap(std::exchange(control_, control), sizeof(Control));
   lock_ = std::move(seals);
   for (Seal& seal : control_->seals) {
-    if (seal.unnamed) seal.serial = 0;  // that went with its process
+    if (seal.unnamed) seal.serial = 0;  // its bytes ended with their process
   }
   return true;
 }
 
-// The lock before the word that the memory is whole: who finds it before leaves it alone.
+// Locks the file before marking the memory as complete: a process that finds it earlier leaves it alone.
 void SnapshotMemory::make_named(const fs::path& file) {
   const auto make = [](const fs::path& path) {
     return transport::Socket(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   };
   lock_ = make(file);
   const bool locked = lock_.is_open() && flock(lock_.fd(), LOCK_EX) == 0;
-  // Room is asked for: a write beyond it would end the process by a signal.
+  // Reserves the room: writing a page for which there is none would end the process with SIGBUS.
   const int fault = locked ? ::posix_fallocate(lock_.fd(), 0, sizeof(Control)) : errno;
   if (fault != 0) {
     nameless_because_ = std::strerror(fault);
@@ -186,7 +186,7 @@ int SnapshotMemory::file_of(size_t slot) const {
   return control_->seals[slot].unnamed ? unnamed_[slot].fd() : named_[slot].fd();
 }
 
-// Room in a folder is asked for: writing beyond it would end the process by a signal.
+// Reserves room in the folder: writing a page for which there is none would end the process with SIGBUS.
 SnapshotMemory::View SnapshotMemory::open(const Snapshot& snapshot) {
   const size_t slot = older();
   Seal& seal = control_->seals[slot];
@@ -206,7 +206,7 @@ void SnapshotMemory::seal(const Snapshot& snapshot) {
   Seal& seal = control_->seals[slot];
   seal.snapshot = snapshot;
   seal.serial = control_->seals[1 - slot].serial + 1;
-  if (lock_.is_open()) ::futimens(lock_.fd(), nullptr);  // written now
+  if (lock_.is_open()) ::futimens(lock_.fd(), nullptr);  // the modification time: when it was last sealed
 }
 
 bool SnapshotMemory::lacks_room() const {

@@ -36,7 +36,7 @@ void write(SnapshotMemory& memory, const Snapshot& snapshot, char value) {
   memory.seal(snapshot);
 }
 
-// In a process of its own, as workers are.
+// Runs in a process of its own, as workers do.
 int in_worker(const std::function<void()>& body) {
   const pid_t process = fork();
   if (process == 0) {
@@ -82,7 +82,7 @@ TEST(SnapshotMemory, AWorkerKilledWhileItWritesLeavesTheSnapshotBefore) {
   EXPECT_EQ(view->copy()[0], 'b');
 }
 
-// Step 5 was sealed here and not everywhere, so the next epoch goes on from step 4.
+// Step 5 was sealed here but not on all ranks, so the next membership starts from step 4.
 TEST(SnapshotMemory, WhatAnEpochGoesOnFromIsNotOverwrittenFirst) {
   SnapshotMemory memory;
   write(memory, snapshot_of(4), 'b');
@@ -113,13 +113,13 @@ TEST(SnapshotMemory, WordsGoBothWays) {
   EXPECT_FALSE(memory.boundary_is_asked());
 }
 
-// Memory with a name, in a folder that stands for /dev/shm.
+// Named memory, in a folder in place of /dev/shm.
 class NamedSnapshotMemory : public ::testing::Test {
  protected:
   void SetUp() override { std::filesystem::create_directories(folder_); }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  // A supervisor that seals a step and is killed.
+  // This supervisor seals a step and is killed.
   void leave(const std::string& identity, int64_t step) {
     in_worker([&] {
       SnapshotMemory memory(NamedMemory{.folder = folder_, .identity = identity});

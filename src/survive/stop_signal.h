@@ -1,4 +1,4 @@
-// Signals to stop (base/stop_signals.h) as a question that the trainer asks between steps.
+// Turns stop signals (base/stop_signals.h) into a flag that the trainer checks between steps.
 #pragma once
 
 #include <atomic>
@@ -9,30 +9,30 @@
 
 namespace sluice::survive {
 
-// Blocks the signals in this thread, and so in all threads made later, and collects them on a thread of
-// its own. One at a time a process.
+// Blocks the signals in this thread, and so in all threads created later, and collects them on its own
+// thread. One instance per process at a time.
 //
-// One wish to stop often arrives as several signals: who signals a whole process group (timeout, systemd,
-// Slurm) reaches the ranks and their launcher, which passes it on. So signals close together are one.
+// One request to stop often arrives as several signals: timeout, systemd and Slurm signal a whole process
+// group, and the launcher in it forwards the signal to its ranks. So signals close together count as one.
 class StopSignal {
  public:
   struct Options {
     int64_t again_ns = 3'000'000'000;
     bool deferring = false;  // as if defer() were called before the first signal can arrive
   };
-  // `end_now` is called, on that thread, for a signal that nobody will ask about: one that comes before
-  // defer(), or `again_ns` or more after the first.
+  // `end_now` is called on that thread for a signal that cannot wait for requested(): one before defer(), or
+  // one `again_ns` or more after the first.
   explicit StopSignal(std::function<void()> end_now) : StopSignal(std::move(end_now), Options()) {}
   StopSignal(std::function<void()> end_now, Options options);
   ~StopSignal();
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 
-  // From now on the first signal waits to be asked about.
+  // From now on, the first signal only sets requested().
   void defer() { deferring_ = true; }
-  // As if one had arrived, which somebody else received. REQUIRES: defer() was called.
+  // Acts as if a signal had arrived, for one that another rank received. REQUIRES: defer() was called.
   void request();
-  // Whether one has arrived so far.
+  // Whether a signal has arrived so far.
   bool requested() const { return requested_; }
 
  private:
@@ -42,9 +42,9 @@ class StopSignal {
   const int64_t again_ns_;
   std::atomic<bool> deferring_;
   std::atomic<bool> requested_ = false;
-  std::atomic<int64_t> first_ns_ = 0;  // of the steady clock: when it was requested
+  std::atomic<int64_t> first_ns_ = 0;  // when it was requested, by the steady clock
   int signals_ = -1;                   // signalfd
-  int ending_ = -1;                    // eventfd: the destructor is called
+  int ending_ = -1;                    // eventfd: the destructor was called
   std::thread thread_;
 };
 

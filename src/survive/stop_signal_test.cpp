@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kNever_ns = int64_t{3'600'000'000'000};
 
-// Sends a signal to the process and returns when StopSignal's thread has taken it.
+// Sends a signal to this process and returns once StopSignal's thread has received it.
 void send(int signal) {
   ::kill(::getpid(), signal);
   sigset_t pending;
@@ -22,7 +22,7 @@ void send(int signal) {
   } while (::sigismember(&pending, signal) == 1);
 }
 
-// How often a process that gets these signals is told to end at once.
+// How often `end_now` is called for a process that receives these signals.
 int ends(bool deferred, int64_t again_ns, std::initializer_list<int> signals) {
   std::atomic<int> count = 0;
   {
@@ -36,14 +36,14 @@ int ends(bool deferred, int64_t again_ns, std::initializer_list<int> signals) {
 
 TEST(StopSignal, FirstIsAskedAbout) { EXPECT_EQ(ends(true, 0, {SIGTERM}), 0); }
 
-// A launcher and its process group: everybody gets it, and the launcher passes it on.
+// A launcher and its process group: all of them receive the signal, and the launcher forwards it.
 TEST(StopSignal, SeveralCloseTogetherAreOne) {
   EXPECT_EQ(ends(true, kNever_ns, {SIGTERM, SIGTERM, SIGINT, SIGTERM}), 0);
 }
 
 TEST(StopSignal, OneLongAfterTheFirstEndsAtOnce) { EXPECT_EQ(ends(true, 0, {SIGTERM, SIGTERM}), 1); }
 
-// A signal that came while the process was forked is there when the question is made.
+// A signal that came while the process was forked is pending when StopSignal is created.
 TEST(StopSignal, OneThatIsPendingIsAskedAboutWhereThereAreStepsToSave) {
   sigset_t stopping;
   sigemptyset(&stopping);
@@ -59,7 +59,7 @@ TEST(StopSignal, OneThatIsPendingIsAskedAboutWhereThereAreStepsToSave) {
 }
 
 TEST(StopSignal, BatchSystemsAndLostTerminalsAskToo) {
-  ::signal(SIGHUP, SIG_DFL);  // whatever this was started by
+  ::signal(SIGHUP, SIG_DFL);  // independent of the parent process
   EXPECT_EQ(ends(true, kNever_ns, {SIGUSR1}), 0);
   EXPECT_EQ(ends(true, kNever_ns, {SIGHUP}), 0);
 }

@@ -38,9 +38,9 @@ using membership::Member;
 using membership::Membership;
 using transport::Launch;
 
-constexpr int64_t kAgainNs = 3'000'000'000;     // between signals: another wish to stop, and at once
-constexpr int64_t kMeetingNs = 10'000'000'000;  // that ranks without snapshots wait for others, told to stop
-constexpr int kEpochsWithoutAStep = 5;          // then the run fails of itself, not of what it runs on
+constexpr int64_t kAgainNs = 3'000'000'000;     // between signals: a later one means end at once
+constexpr int64_t kMeetingNs = 10'000'000'000;  // for ranks without snapshots to meet after a stop signal
+constexpr int kEpochsWithoutAStep = 5;          // then the run itself is at fault, not its machines
 
 sigset_t watched_signals() {
   sigset_t set = base::stop_signals();
@@ -48,14 +48,14 @@ sigset_t watched_signals() {
   return set;
 }
 
-// What a worker begins with: it has its own way with those that ask it to stop, once it is ready for them.
+// The signal mask of a new worker: stop signals stay blocked until the worker is ready to handle them.
 sigset_t with_stop_blocked(sigset_t mask) {
   const sigset_t stopping = base::stop_signals();
   sigorset(&mask, &mask, &stopping);
   return mask;
 }
 
-// Ids of the first epoch follow from ranks, so that all know all; who comes later draws one.
+// Ids of the first membership follow from ranks, so that all members know all; later ids are random.
 membership::MemberId first_id(int rank) { return static_cast<membership::MemberId>(rank) + 1; }
 membership::MemberId random_id() {
   membership::MemberId id = 0;
@@ -63,7 +63,7 @@ membership::MemberId random_id() {
   return id;
 }
 
-// The supervisors as the launcher names them, all of this machine.
+// The supervisors that the launcher names, all of them on this machine.
 std::vector<Member> members_of(const Launch& launch) {
   std::vector<Member> members;
   for (const int port : launch.supervisor_ports) {
@@ -117,7 +117,7 @@ class Supervisor final : public membership::World {
     if (agent_ && !left_) tell_the_end();
     const bool useless = *exit_status_ == 0 || *exit_status_ == transport::kReplaceableStatus;
     if (useless || memory_->snapshots().empty()) memory_->remove_name();
-    // The run is over: so is what others of its supervisors, which were killed, have left here.
+    // The run is over, so files that its killed supervisors left on this machine are removed, too.
     if (*exit_status_ == 0 && !left_ && options_.memory) SnapshotMemory::remove_left(*options_.memory);
     return *exit_status_;
   }
@@ -130,7 +130,7 @@ class Supervisor final : public membership::World {
              "ranks anew goes on from a checkpoint"));
   }
 
-  // Ids that all know follow from ranks; others are drawn.
+  // Ids follow from ranks if all members know the ports; otherwise they are random.
   Member self_of(const Launch& launch) const {
     const bool known = !launch.supervisor_ports.empty() && !launch.joins;
     const std::string address = address_of(launch);
@@ -148,7 +148,7 @@ class Supervisor final : public membership::World {
     return others;
   }
 
-  // Nothing when there is none: the run ends then.
+  // Meets the other ranks. nullopt if there is no first membership: the run ends then.
   std::optional<Membership> first_epoch() {
     if (!options_.launch.supervisor_ports.empty()) return Membership{.members = members_of(options_.launch)};
     const membership::Arrival own{
@@ -179,13 +179,13 @@ class Supervisor final : public membership::World {
     return opening.membership;
   }
 
-  // Ranks don't go on without their launcher, which may start others in their place.
+  // Ranks don't continue without their launcher, which may start others in their place.
   void look_at_launcher() {
     if (!options_.launch.has_parent || getppid() == parent_) return;
     end(1, text("the launcher (process ", parent_, ") died: a rank does not go on without it"));
   }
 
-  // World.
+  // The World interface.
   void send(const Member& to, const membership::Message& message) override {
     mail_.send({to.address, to.port}, membership::to_text(message));
   }
@@ -245,7 +245,7 @@ class Supervisor final : public membership::World {
     }
   }
 
-  // The others hear of it as of a loss; what was sealed here its buddy has, too.
+  // The others treat this end as a loss. Its buddy has a copy of the snapshots that were sealed here.
   void leave_the_run() {
     left_ = true;
     base::log_warning(
@@ -253,7 +253,7 @@ class Supervisor final : public membership::World {
     end(0, "");
   }
 
-  // The first word stays.
+  // Only the first call has an effect.
   void end(int status, const std::string& reason) {
     if (exit_status_) return;
     exit_status_ = status;
@@ -287,8 +287,8 @@ class Supervisor final : public membership::World {
     return true;
   }
 
-  // Ranks that never met have nothing in common to go on with: the run would go on from its beginning, or
-  // from an old checkpoint, with fewer ranks than were asked for. (Our local launcher starts others in their
+  // Ranks that never met share no state to continue from: the run would restart from its beginning or an
+  // old checkpoint, with fewer ranks than requested. (Our local launcher starts other ranks in their
   // place.)
   bool lacks_ranks_from_the_first(const Membership& epoch) {
     met_ = met_ || memory_->has_met();
@@ -301,7 +301,7 @@ class Supervisor final : public membership::World {
     return true;
   }
 
-  // The local launcher's first epoch: its ranks meet where it says.
+  // Whether it is the local launcher's first membership, whose ranks meet at the launcher's port.
   bool knows_ports(const Membership& epoch) const {
     return epoch.number == 0 && !options_.launch.supervisor_ports.empty();
   }
@@ -325,7 +325,7 @@ class Supervisor final : public membership::World {
     return launch;
   }
 
-  // The worker's side of fork.
+  // The child's side of fork: runs the worker.
   int work(const Launch& launch, const Membership& epoch) {
     const sigset_t mask = with_stop_blocked(before_);
     pthread_sigmask(SIG_SETMASK, &mask, nullptr);
@@ -347,7 +347,7 @@ class Supervisor final : public membership::World {
     poll(entries.data(), entries.size(), static_cast<int>((left_ns + 999'999) / 1'000'000));
   }
 
-  // Ctrl-C reaches the worker from the terminal itself.
+  // Forwards stop signals to the worker, except Ctrl-C, which the terminal sends to the worker itself.
   void read_signals() {
     signalfd_siginfo info{};
     while (read(signal_file_.fd(), &info, sizeof info) == sizeof info) {
@@ -360,8 +360,8 @@ class Supervisor final : public membership::World {
     }
   }
 
-  // The others' run is as good without who has not joined it yet: what they save decides how it ended. Who
-  // has finds the next epoch first, whose workers save what there is.
+  // A rank that has not joined yet is not needed: the others' save decides how the run ends. A member first
+  // waits for the next membership, whose workers save the state.
   void stop_without_worker(bool again) {
     if (!agent_) return stop_before_the_meeting(again);
     if (again) return end(1, "stopped by a second signal between two memberships; nothing was saved");
@@ -372,8 +372,8 @@ class Supervisor final : public membership::World {
     end(by_hand ? 1 : transport::kReplaceableStatus, "");
   }
 
-  // Ranks that a launcher has started anew may hold steps that no checkpoint has, whole only with all ranks'
-  // slices: they meet once more, and the first epoch's workers save them.
+  // After a restart by the launcher, ranks may hold steps that no checkpoint has, complete only with all
+  // ranks' slices. So they meet once more, and the first membership's workers save them.
   void stop_before_the_meeting(bool again) {
     const bool may_hold_steps = options_.memory && options_.memory->takes_up;
     if (!may_hold_steps) return end_without_saving("stopped by a signal before the run began");
@@ -414,7 +414,7 @@ class Supervisor final : public membership::World {
     transport::Mail::News news = mail_.serve();
     for (const std::string& written : news.messages) {
       if (exit_status_) return;
-      // Nothing is promised any more, though the worker may not have ended yet.
+      // A leaving rank promises nothing any more, even if its worker has not ended yet.
       if (memory_->is_leaving()) return leave_the_run();
       try {
         agent_->on_message(membership::message_from_text(written), base::now_ns());
@@ -426,7 +426,7 @@ class Supervisor final : public membership::World {
       const std::vector<Member> others = agent_->others();
       for (const Member& member : others) {
         const bool is_it = member.address == place.first && member.port == place.second;
-        // The end of a connection within a machine is the end of the process at its other end.
+        // Within a machine, the end of a connection means that the process at its other end has ended.
         const auto certainty =
             member.address == self_.address ? membership::Gone::kForGood : membership::Gone::kSeemsSo;
         if (is_it && !exit_status_) agent_->on_gone(member.id, certainty, base::now_ns());
@@ -434,7 +434,7 @@ class Supervisor final : public membership::World {
     }
   }
 
-  // So that nobody takes this end for a loss.
+  // Tells the other members of this end, so that none of them takes it for a loss.
   void tell_the_end() {
     if (agent_->has_left()) return;
     agent_->on_run_end(*exit_status_);
@@ -453,8 +453,8 @@ class Supervisor final : public membership::World {
   sigset_t before_{};
   transport::Socket signal_file_;
   const pid_t parent_ = getppid();
-  const transport::Socket store_;  // where this rank's workers serve stores
-  transport::Socket listener_;     // until it is the mail's
+  const transport::Socket store_;  // the store port of this rank's workers
+  transport::Socket listener_;     // until it is moved into mail_
   const Member self_;
   transport::Mail mail_;
   std::optional<SnapshotMemory> memory_;
@@ -463,15 +463,15 @@ class Supervisor final : public membership::World {
   std::optional<Rendezvous> meeting_;
   std::optional<membership::Agent> agent_;
   ChildProcess worker_;
-  int64_t stop_asked_ns_ = 0;  // 0: nobody has told this rank to stop
-  int ranks_ = 0;              // of the epoch before
+  int64_t stop_asked_ns_ = 0;  // 0: no stop signal has come
+  int ranks_ = 0;              // the previous membership's
   const int64_t since_ns_ = base::now_ns();
-  int64_t losses_ = 0;  // by which epochs have ended
+  int64_t losses_ = 0;  // losses that have ended a membership
   int64_t origin_step_ = -2;
   int same_origin_ = 0;
   std::optional<int> exit_status_;
-  bool met_ = false;   // all ranks of some epoch
-  bool left_ = false;  // of its own accord, and the run goes on
+  bool met_ = false;   // all ranks of some membership have met
+  bool left_ = false;  // by its own decision; the run goes on
 };
 
 }  // namespace

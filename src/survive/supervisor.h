@@ -1,7 +1,7 @@
-// What stands behind a rank: a small process that starts the rank's worker, keeps its snapshots in memory
-// that outlives it, and agrees with the other ranks' supervisors on the next epoch when a rank is lost or a
-// new one has come (membership/agent.h). Nothing of a lost worker is taken up: it, and all of its epoch, end,
-// and every supervisor forks a new one.
+// The supervisor of a rank: a small process that starts the rank's worker and keeps the worker's snapshots in
+// memory that outlives it. When a rank is lost or a new one has come, it agrees with the other ranks'
+// supervisors on the next membership (membership/agent.h). Nothing of a lost worker is reused: all workers of
+// its membership end, and every supervisor forks a new one.
 #pragma once
 
 #include <cstdint>
@@ -19,40 +19,40 @@
 
 namespace sluice::survive {
 
-// Where a worker sits: what its supervisor gives it.
+// Data that a supervisor passes to its worker.
 struct WorkerContext {
   membership::Membership membership;
   SnapshotMemory* memory = nullptr;
   PlanMemory* plans = nullptr;
-  std::string run;            // names the run in all of its epochs
-  transport::RunKey key;      // of its supervisors: who knows it may join
-  int64_t since_ns = 0;       // of the steady clock: when the supervisor began
-  int64_t rank_failures = 0;  // of ranks, by which epochs have ended since
-  int64_t fruitless = 0;      // epochs in a row, before this one, that were lost before a step was sealed
-  bool stop_asked = false;    // before the worker began: it has only to save what the epoch goes on from
+  std::string run;            // names the run in all of its memberships
+  transport::RunKey key;      // the supervisors' key: a process that knows it may join
+  int64_t since_ns = 0;       // when the supervisor began, by the steady clock
+  int64_t rank_failures = 0;  // failures since then that ended a membership
+  int64_t fruitless = 0;      // memberships in a row, just before this one, that sealed no step
+  bool stop_asked = false;    // stopped before the worker began: it only saves the initial state
 
-  // The mean time between losses so far; 0: there was none.
+  // Mean time between failures (MTBF) so far, in ns; 0: there was none.
   int64_t mtbf_ns() const;
 };
 
 struct SupervisorOptions {
-  transport::Launch launch;             // of the first epoch, or of who joins
-  std::filesystem::path run_directory;  // for the tie between two halves
+  transport::Launch launch;             // the first membership's, or a joining rank's
+  std::filesystem::path run_directory;  // for take_tie()
   int64_t join_timeout_ns =
       60'000'000'000;  // for all supervisors to meet, where the launcher doesn't name them
   std::vector<membership::Member>
-      contacts;                       // of who joins: whom to ask, where the launcher doesn't name them
-  std::optional<NamedMemory> memory;  // none: what the rank's workers seal goes with this process
-  // Is the worker, in a process of its own: must end it. Nothing that it does is seen here but the snapshots.
+      contacts;                       // members that a joining rank asks, if the launcher does not name them
+  std::optional<NamedMemory> memory;  // none: the worker's snapshots end with this process
+  // Runs the worker in its own process and must end that process. This process sees only its snapshots.
   std::function<void(const transport::Launch& launch, const WorkerContext& worker_context)> work;
 };
 
-// Supervises this rank until the run is over; the exit status, of which the user has been told why. REQUIRES:
-// the process has one thread, and blocks SIGTERM and SIGINT.
+// Supervises this rank until the run is over. Returns the exit status, whose reason the user has been given
+// by then. REQUIRES: the process has one thread and blocks SIGTERM and SIGINT.
 //
-// Under our local launcher supervisors know each other's ports. Under others they meet first, at the store
-// that the launcher's ranks share, in a process that each of them forks for it: what libtorch starts for a
-// store has no place in a process that forks.
+// Under our local launcher supervisors know each other's ports. Under other launchers they first meet at the
+// store that the launcher's ranks share, in a child process of each supervisor: libtorch starts threads for a
+// store, and a supervisor must stay free to fork.
 int supervise(const SupervisorOptions& options);
 
 }  // namespace sluice::survive

@@ -21,7 +21,7 @@ namespace {
 
 using ::testing::Contains;
 
-// Seals a snapshot behind `step`, as a worker with a buddy does.
+// Seals a snapshot after `step`, as a worker that is a buddy does.
 void seal(const WorkerContext& worker_context, int rank, int64_t step) {
   const int ranks = worker_context.membership.ranks();
   Snapshot snapshot{
@@ -32,7 +32,7 @@ void seal(const WorkerContext& worker_context, int rank, int64_t step) {
   worker_context.memory->seal(snapshot);
 }
 
-// Supervisors in processes of their own, whose workers are `work` and write lines of what they see.
+// Supervisors in their own processes. Their workers run `work` and write lines about what they observe.
 class Supervisors : public ::testing::Test {
  protected:
   using Work = std::function<void(const transport::Launch&, const WorkerContext&)>;
@@ -60,7 +60,7 @@ class Supervisors : public ::testing::Test {
     const pid_t process = fork();
     if (process == 0) {
       for (const int other : listening_) {
-        if (other != listener.fd()) ::close(other);  // who is killed must not be reached through this process
+        if (other != listener.fd()) ::close(other);  // a dead rank's port must not stay open here
       }
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       SupervisorOptions options{.run_directory = folder_, .work = work};
@@ -80,7 +80,7 @@ class Supervisors : public ::testing::Test {
     processes_[process] = rank;
   }
 
-  // {rank, status as waitpid gives it} of the next one that ends.
+  // {rank, status as returned by waitpid} of the next supervisor to end.
   std::pair<int, int> wait_for_one() {
     int status = 0;
     const pid_t process = waitpid(-1, &status, 0);
@@ -98,7 +98,7 @@ class Supervisors : public ::testing::Test {
     return statuses;
   }
 
-  // One atomic line of a file that all share.
+  // Appends one line atomically to a file that all processes share.
   static void say(const std::filesystem::path& folder, const std::string& line) {
     std::ofstream(folder / "lines", std::ios::app) << line + "\n" << std::flush;
   }
@@ -111,7 +111,7 @@ class Supervisors : public ::testing::Test {
   }
   std::vector<std::string> lines() const { return lines_in(folder_); }
 
-  // Returns when there are so many lines. A worker that ends well ends the run: not before all have spoken.
+  // Returns once there are `count` lines. A successful worker ends the run, so it first waits for others.
   static void wait_for_lines(const std::filesystem::path& folder, size_t count) {
     while (lines_in(folder).size() < count) usleep(1'000);
   }
@@ -126,7 +126,7 @@ class Supervisors : public ::testing::Test {
   const std::filesystem::path folder_ =
       std::filesystem::temp_directory_path() / base::text("supervisor-test-", getpid());
   std::vector<int> ports_;
-  std::vector<int> listening_;  // while start() holds all listeners
+  std::vector<int> listening_;  // filled while start() holds all listeners
   std::map<pid_t, int> processes_;
 };
 
@@ -143,7 +143,7 @@ TEST_F(Supervisors, AKilledWorkerIsFollowedByAnEpochOfAllThatGoesOnFromWhatWasSe
     }
     seal(worker_context, launch.rank, 7);
     if (launch.rank == 1) {
-      usleep(300'000);  // the others have sealed
+      usleep(300'000);  // until the others have sealed
       kill(getpid(), SIGKILL);
     }
     pause();
@@ -222,8 +222,8 @@ TEST_F(Supervisors, ANewcomerJoinsWhenTheWorkersHaveSealedAStep) {
   EXPECT_THAT(lines(), Contains("epoch 1 rank 2 of 3"));
 }
 
-// All workers end behind one step; the others' next epoch is without the rank that has left, whose supervisor
-// ends well and promises nothing any more.
+// All workers end after the same step. The others' next membership lacks the rank that left. Its supervisor
+// ends with status 0 and no longer promises anything.
 TEST_F(Supervisors, ARankLeavesAndTheOthersGoOn) {
   start(3, [folder = folder_](const transport::Launch& launch, const WorkerContext& worker_context) {
     say(folder, base::text("epoch ", worker_context.membership.number, " rank ", launch.rank, " of ",
@@ -234,7 +234,7 @@ TEST_F(Supervisors, ARankLeavesAndTheOthersGoOn) {
     }
     wait_for_lines(folder, 3);
     if (launch.rank == 1) worker_context.memory->set_leaving();
-    // The others come no sooner than it has said so: they meet behind a step.
+    // The others end later than rank 1's announcement, because they meet after a step.
     if (launch.rank != 1) usleep(200'000);
     _exit(transport::kReplaceableStatus);
   });
@@ -247,7 +247,7 @@ TEST_F(Supervisors, ANewcomerThatIsStoppedBeforeItHasJoinedIsNotMissed) {
   const transport::Socket listener = transport::listen_at("127.0.0.1");
   ports_ = {transport::port_of(silent), transport::port_of(listener)};
   start_one(1, listener, true, [](const transport::Launch&, const WorkerContext&) {});
-  const transport::Socket asked(accept(silent.fd(), nullptr, nullptr));  // it runs, and asks to join
+  const transport::Socket asked(accept(silent.fd(), nullptr, nullptr));  // it runs and asks to join
   kill(process_of(1), SIGTERM);
   EXPECT_EQ(wait_for_all(), (std::map<int, int>{{1, transport::kReplaceableStatus}}));
 }

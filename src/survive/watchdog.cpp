@@ -12,7 +12,7 @@ namespace sluice::survive {
 
 namespace {
 
-// A process that computes less than this part of the time does nothing: its threads that watch need some.
+// A process that computes for less than this part of the time is idle; its watching threads use a little.
 constexpr int64_t kIdlePart = 100;
 
 std::string describe(const runtime::BusyStream& node) {
@@ -74,7 +74,7 @@ void Watchdog::watch() {
   }
 }
 
-// What is stuck, or nothing.
+// A description of what is stuck; empty if nothing is.
 std::string Watchdog::look() {
   const bool held = options_.others_at_own_work && options_.others_at_own_work();
   const WorkDone before = std::exchange(effort_, options_.work_done());
@@ -87,7 +87,7 @@ std::string Watchdog::look() {
     if (!stalled.empty()) return stalled;
   }
   Doing doing = activity_.now();
-  // While none of its nodes is under way nobody but the rank itself can move a step on.
+  // While none of its nodes runs, only the rank itself can advance a step.
   if (doing.work == WorkKind::kNodes && std::ranges::any_of(busy, is_busy)) doing.serial = 0;
   if (moved) doing.serial = 0;
   return look_at(doing, held, counted_ns);
@@ -100,7 +100,7 @@ std::string Watchdog::look_at(const runtime::BusyStream& node, Seen& seen, bool 
     return "";
   }
   seen.age_ns += options_.look_ns;
-  // A rank that computes is slow, on a machine that others use, say, or by a plan that is far off.
+  // A rank that computes is merely slow, e.g. on a shared machine or by a plan that is far off.
   if (node.alone || !held) seen.stalled_ns += node.alone ? counted_ns : options_.look_ns;
   const int64_t patience_ns = node.alone ? options_.stall_ns / 2 : options_.stall_ns;
   if (seen.stalled_ns < patience_ns + kPlannedTimes * node.planned_ns) return "";
@@ -109,7 +109,7 @@ std::string Watchdog::look_at(const runtime::BusyStream& node, Seen& seen, bool 
                     " were planned");
 }
 
-// A serial of 0 stands for what is judged elsewhere.
+// A serial of 0 means that this activity is judged elsewhere.
 std::string Watchdog::look_at(const Doing& doing, bool held, int64_t counted_ns) {
   if (doing.serial == 0 || doing.serial != seen_.serial) {
     seen_ = {.serial = doing.serial};

@@ -1,5 +1,5 @@
-// A rank that lives and gets nowhere: its process answers, its heartbeat beats, and it never comes on (a
-// device that hangs, a thread that the system stopped, a file server that is away, a message that was lost).
+// Detects a rank that lives but makes no progress: its process answers and its heartbeat beats. Causes are a
+// device that hangs, a thread that the system stopped, an unreachable file server, or a lost message.
 #pragma once
 
 #include <array>
@@ -15,36 +15,36 @@
 
 namespace sluice::survive {
 
-// What a process has done since it began.
+// Work that this process has done since it began.
 struct WorkDone {
-  int64_t computed_ns = 0;  // processor time of all its threads
+  int64_t computed_ns = 0;  // CPU time of all its threads
   int64_t transfers = 0;    // blocks and pages to and from disks
 };
 WorkDone process_work_done();
 
 struct WatchdogOptions {
-  // How long a rank may be at one thing without anything to show for it. A node that waits for other ranks
-  // may run so long beyond kPlannedTimes times what was planned; one that this rank runs alone half of that,
-  // so that whoever is stuck says so before those that wait for it do.
+  // How long a rank's activity may make no progress. A graph node may take kPlannedTimes times its planned
+  // time longer than that. A node that this rank runs alone gets half of stall_ns, so that a stuck rank
+  // reports before the ranks that wait for it.
   int64_t stall_ns = 60'000'000'000;
-  int64_t look_ns = 1'000'000'000;  // between two looks
-  // Whether another rank is at work that is its own alone: then waiting is no stall, and that rank's own
-  // watchdog judges. Empty: nobody is.
+  int64_t look_ns = 1'000'000'000;  // interval between two looks
+  // Whether another rank does work that only it can advance. Then waiting is no stall, and that rank's own
+  // watchdog decides. Empty function: no other rank does.
   std::function<bool()> others_at_own_work;
   std::function<WorkDone()> work_done = &process_work_done;
-  // Called once, on the watchdog's thread, with what is stuck and for how long.
+  // Called once, on the watchdog's thread, with a text that says what is stuck and for how long.
   std::function<void(const std::string&)> on_stall;
 };
 
-// Whether a rank does what others may have to wait for, instead of waiting itself.
+// Whether this rank does work that others may have to wait for, instead of waiting itself.
 bool at_own_work(const Activity& activity, const runtime::NodeWatch& nodes);
 
-// Looks at a rank's nodes while a step is under way, and at its main thread always. While the process
-// computes, the time of what the rank does alone counts a kComputingTimes-th: it is slow, and whether it is
-// stuck as well shows late. What is not a node has no planned time: it comes on while the process moves bytes
-// to or from disks, and stands still when it does nothing at all.
+// Looks at a rank's graph nodes during a step, and always at its main thread. While the process computes,
+// time in work that the rank does alone counts only 1/kComputingTimes: the rank is slow, and a stuck one is
+// noticed later. Work outside of nodes has no planned time. It makes progress while the process moves bytes
+// to or from disks, and stalls when it does neither.
 //
-// Time is counted in looks: a process that was stopped itself does not blame what it finds when it goes on.
+// Time is counted in looks: if this process was stopped itself, it reports nothing at once when it resumes.
 class Watchdog {
  public:
   static constexpr int64_t kPlannedTimes = 10;
@@ -59,8 +59,8 @@ class Watchdog {
  private:
   struct Seen {
     int64_t serial = 0;
-    int64_t age_ns = 0;      // since it was first seen
-    int64_t stalled_ns = 0;  // of that, what counts
+    int64_t age_ns = 0;      // time since it was first seen
+    int64_t stalled_ns = 0;  // the part of age_ns that counts
   };
   void watch();
   std::string look();
@@ -72,7 +72,7 @@ class Watchdog {
   const WatchdogOptions options_;
   std::array<Seen, graph::kStreams> seen_nodes_;
   Seen seen_;
-  WorkDone effort_;  // at the last look
+  WorkDone effort_;  // at the previous look
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ending_ = false;

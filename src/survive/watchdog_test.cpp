@@ -29,7 +29,7 @@ graph::Node node_of(graph::NodeKind kind, std::vector<int> members, int64_t plan
   return node;
 }
 
-// What the watchdog says of a rank that is at this and makes no progress.
+// The watchdog's report about a rank in this state that makes no progress.
 std::string verdict(const Activity& activity, const runtime::NodeWatch& nodes, WatchdogOptions options) {
   std::promise<std::string> said;
   options.look_ns = 1'000'000;
@@ -55,7 +55,7 @@ TEST(Watchdog, NodeThatNeverEndsIsNamed) {
                     HasSubstr("for 10.00 ms now")));
 }
 
-// A machine that others use as well, or prices that are far off: the rank is slow.
+// A shared machine or inaccurate costs: the rank is slow, not stuck.
 TEST(Watchdog, NodeThatComputesIsGivenTenTimesAsLong) {
   runtime::NodeWatch nodes;
   nodes.begin(graph::Stream::kCompute, node_of(graph::NodeKind::kBackward, {2}, 0), 41);
@@ -67,7 +67,7 @@ TEST(Watchdog, NodeThatComputesIsGivenTenTimesAsLong) {
   EXPECT_THAT(verdict(nodes, 20'000'000, computing), HasSubstr("for 100.00 ms now"));
 }
 
-// It waits twice as long: the rank that is stuck in a node of its own says so first.
+// A waiting rank gets twice as long, so that a rank stuck in a node of its own reports first.
 TEST(Watchdog, NodeThatWaitsForOthersIsNamedAsSuch) {
   runtime::NodeWatch nodes;
   nodes.begin(graph::Stream::kLinkInter, node_of(graph::NodeKind::kPullInter, {0, 1}, 0), 3);
@@ -81,7 +81,7 @@ TEST(Watchdog, LongPlansAreGivenTheirTime) {
   EXPECT_THAT(verdict(nodes, 20'000'000), HasSubstr("40.00 ms now where 3.00 ms were planned"));
 }
 
-// Nodes that begin and end, and streams without one, are progress however long it lasts.
+// Nodes that begin and end, and streams without a node, are progress, however long that takes.
 TEST(Watchdog, ProgressIsNoStall) {
   runtime::NodeWatch nodes;
   std::atomic<int> stalls = 0;
@@ -124,7 +124,7 @@ TEST(Watchdog, InnermostWorkIsNamedAndWhoWaitsSaysSo) {
               HasSubstr("it waits for other ranks while evaluating after step 3"));
 }
 
-// A stream's thread that was stopped behind its last node: no node says anything.
+// A stream's thread was stopped after its last node: no node runs that could be reported.
 TEST(Watchdog, StepWithoutANodeUnderWayIsTheRanksOwn) {
   runtime::NodeWatch nodes;
   Activity activity;
@@ -135,7 +135,7 @@ TEST(Watchdog, StepWithoutANodeUnderWayIsTheRanksOwn) {
               HasSubstr("it is stuck while running step 7"));
 }
 
-// Looks are counted, not timed: 20 of them are a stall of who does nothing, ten times as many of who
+// Looks are counted, not timed: 20 looks are a stall for an idle process, ten times as many for one that
 // computes.
 TEST(Watchdog, ComputingCountsATenthAndDisksThatMoveCountNothing) {
   const runtime::NodeWatch nodes;
