@@ -55,14 +55,14 @@ void Agent::on_run_end(int exit_status) {
   run_end_ = exit_status;
   Message ended = about_next(MessageType::kEnded);
   ended.exit_status = exit_status;
-  // A member that slept through the last epochs hears of it, too, and learns whether it was one of them.
+  // Also informs members that missed recent memberships whether they belong to the newest one.
   ended.value = membership_;
   for (const auto& [id, member] : met_) {
     if (id != self_.id && !dead_.contains(id)) world_.send(member, ended);
   }
 }
 
-// Whether enough members may be alive for a next epoch.
+// Whether enough members may be alive to agree on a next membership.
 bool Agent::can_have_quorum() const {
   const auto is_dead = [&](const Member& member) { return dead_.contains(member.id); };
   return 2 * std::ranges::count_if(membership_.members, is_dead) <= membership_.ranks();
@@ -82,12 +82,12 @@ void Agent::on_gone(MemberId member, Gone how, int64_t now_ns) {
   }
   if (phase_ == Phase::kWorking) return decide(now_ns);
   if (stage_ == Stage::kGathering && all_answered()) return conclude_gathering(now_ns);
-  // Perhaps it was whom this one waited for.
+  // Perhaps this member waited for the one that is gone.
   if (stage_ == Stage::kWaiting)
     deadline_ns_ = std::min(deadline_ns_, now_ns + turn() * options_.proposal_interval_ns);
 }
 
-// Who waits for a run that is over need not wait longer.
+// A rank need not wait to join a run that is over.
 void Agent::leave_if_alone() {
   const auto is_gone = [&](const Member& contact) {
     return contact.id == self_.id || gone_.contains(contact.id);
@@ -95,7 +95,7 @@ void Agent::leave_if_alone() {
   if (std::ranges::all_of(contacts_, is_gone)) leave(Leaving::kNotLetIn, "nobody is left of the run to join");
 }
 
-// How many members that are not known to be gone come before this one.
+// The number of members before this one that are not known to be gone.
 int64_t Agent::turn() const {
   int64_t turn = 0;
   for (const Member& member : membership_.members) {
@@ -105,7 +105,7 @@ int64_t Agent::turn() const {
   return turn;
 }
 
-// From here on nobody of the last epoch trains on here. Idempotent.
+// Afterwards no worker of the last membership runs here. Idempotent.
 void Agent::stop_working(int64_t now_ns) {
   if (phase_ != Phase::kWorking) return;
   held_ = world_.stop_worker();
@@ -150,7 +150,7 @@ void Agent::propose(int64_t now_ns) {
   for (const Member& member : membership_.members) {
     if (member.id != self_.id) world_.send(member, prepare);
   }
-  on_prepare(prepare, now_ns);  // last: it may be the answer that was missing
+  on_prepare(prepare, now_ns);  // last: its own promise may be the last that is missing
 }
 
 bool Agent::all_answered() const {
@@ -188,7 +188,7 @@ void Agent::conclude_gathering(int64_t now_ns) {
   on_accept(accept, now_ns);
 }
 
-// Those who promised, in the order of their ranks, and behind them who wants to join.
+// The next membership: the members that promised, in the order of their ranks, then ranks that want to join.
 Membership Agent::next_epoch(int64_t now_ns) {
   Membership next;
   next.number = membership_.number + 1;
@@ -214,7 +214,7 @@ void Agent::on_message(const Message& message, int64_t now_ns) {
   if (message.type == MessageType::kCommit) return adopt(*message.value);
   if (phase_ == Phase::kJoining) return;
   if (message.type == MessageType::kJoin) return on_join(message, now_ns);
-  // Who stands elsewhere learns the present epoch from whoever knows the newer one.
+  // A member of an older membership gets the newer one from a member that knows it.
   const int64_t others = message.type == MessageType::kBehind ? message.membership : message.membership - 1;
   if (others < membership_.number) {
     Message commit = about_next(MessageType::kCommit);
@@ -236,7 +236,7 @@ void Agent::on_message(const Message& message, int64_t now_ns) {
   }
 }
 
-// A newer membership without this member is another run's, whose end says nothing about this member's.
+// A newer membership without this member belongs to another run, whose end does not concern this member.
 void Agent::heed_end(const Message& message) {
   const bool is_newer = message.value && message.value->number > membership_.number;
   if (is_newer && message.value->rank_of(self_.id) < 0) return adopt(*message.value);
@@ -245,13 +245,13 @@ void Agent::heed_end(const Message& message) {
   if (phase_ == Phase::kDeciding) leave(Leaving::kRunEnded, "the run has ended");
 }
 
-// Another one proposes: this one does when nothing comes of it.
+// Lets another member propose first; this one proposes after a timeout.
 void Agent::wait_for_another(int64_t now_ns) {
   stage_ = Stage::kWaiting;
   deadline_ns_ = now_ns + 2 * options_.patience_ns + turn() * options_.proposal_interval_ns;
 }
 
-// What comes after a promise of a higher ballot; its sender is told.
+// Refuses a message if a higher ballot was promised, and notifies its sender.
 bool Agent::refuses(const Message& message, int64_t now_ns) {
   if (message.ballot >= promised_) return false;
   Message refused = about_next(MessageType::kRefused);
@@ -310,7 +310,7 @@ void Agent::on_refused(const Message& message, int64_t now_ns) {
 }
 
 void Agent::on_join(const Message& message, int64_t now_ns) {
-  Message commit = about_next(MessageType::kCommit);  // how things stand, perhaps with the newcomer in
+  Message commit = about_next(MessageType::kCommit);  // the current state, perhaps already with the newcomer
   commit.value = membership_;
   answer(message, commit, now_ns);
   if (membership_.rank_of(message.from.id) >= 0) return;

@@ -33,7 +33,7 @@ TEST(Agent, SurvivorsGoOnFromTheNewestStepThatAllOrTheirBuddiesSealed) {
   world.run_until(10 * kSecond);
   const Membership& membership = world.newest_membership();
   EXPECT_EQ(membership.number, 1);
-  EXPECT_THAT(ids(membership), ElementsAre(1, 2, 4));  // members' numbers count from 1
+  EXPECT_THAT(ids(membership), ElementsAre(1, 2, 4));  // members' ids count from 1
   EXPECT_EQ(membership.origin.step, step);
   EXPECT_THAT(membership.origin.holders, ElementsAre(0, 1, 2, 2))
       << "rank 3 keeps its buddy's, rank 2's, slices";
@@ -83,7 +83,7 @@ TEST(Agent, FewerThanHalfSayWhyTheyEnd) {
   EXPECT_THAT(world.reason(3), HasSubstr("membership 1 cannot begin"));
 }
 
-// A member alone with what it says to others.
+// The surroundings of a single member; records the messages that it sends.
 class LoneWorld final : public World {
  public:
   void send(const Member& to, const Message& message) override { sent.emplace_back(to.id, message.type); }
@@ -198,9 +198,9 @@ TEST(Agent, AMemberThatSleptThroughAnEpochEnds) {
   EXPECT_EQ(world.newest_membership().ranks(), 4);
 }
 
-// Losses, dead workers, partitions and newcomers at random moments. TestWorld itself asserts that no two
-// epochs of one number begin, that no epoch makes a step once a later one has begun, and that what an epoch
-// goes on from is there.
+// Losses, dead workers, partitions and newcomers at random moments. TestWorld itself checks three invariants:
+// no two memberships of one number begin, none makes a step after a later one has begun, and each one's
+// origin is complete.
 void expect_whole_runs(uint64_t schedules) {
   int64_t epochs = 0;
   for (uint64_t seed = 1; seed <= schedules; ++seed) {
@@ -212,7 +212,7 @@ void expect_whole_runs(uint64_t schedules) {
 }
 
 TEST(Agent, RandomSchedulesNeverSplitTheRun) { expect_whole_runs(2'000); }
-// In `make soak`.
+// Run by `make soak`.
 TEST(Agent, DISABLED_TenThousandRandomSchedulesNeverSplitTheRun) { expect_whole_runs(10'000); }
 
 TEST(Message, TextIsReadBack) {
@@ -230,7 +230,7 @@ TEST(Message, TextIsReadBack) {
   EXPECT_THROW(message_from_text("{}"), base::InputError);
 }
 
-// Step 5 hangs on one member, which keeps the copy of rank 1's slices: the next loss could be its.
+// Step 5 depends on a single member, which has the copy of rank 1's slices: it could be lost next.
 TEST(Held, AStepThatNotAllHaveSealedIsNotGoneOnFrom) {
   const auto own = [](int64_t step, int rank) {
     return HeldSnapshot{.step = step, .ranks = 2, .rank = rank};
@@ -253,7 +253,7 @@ TEST(Held, DifferingCopiesNameTheRank) {
   EXPECT_THAT(differing_copies(held), ElementsAre(HasSubstr("rank 1 of membership 1")));
 }
 
-// Two members hold each other's slices; a third comes with what another history has left it.
+// Two members hold each other's slices; a third arrives with snapshots of another history.
 TEST(Opening, GoesOnFromTheNewestStepThatIsWholeWithinOneHistory) {
   const auto held = [](int rank, int64_t step, int64_t epoch, bool own) {
     return HeldSnapshot{.step = step, .membership = epoch, .ranks = 2, .rank = rank, .own = own};

@@ -13,11 +13,11 @@ namespace sluice::membership {
 
 namespace {
 
-using Moment = std::pair<int64_t, int64_t>;  // step, epoch
+using Moment = std::pair<int64_t, int64_t>;  // step, membership
 
 struct Copies {
   int ranks = 0;
-  size_t sealed = 0;           // members that have their own
+  size_t sealed = 0;           // members with their own slices
   std::map<int, int> holders;  // rank -> member
 };
 

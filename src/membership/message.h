@@ -1,4 +1,4 @@
-// What members tell each other while they agree on the next epoch (agent.h).
+// Messages between members that agree on the next membership (agent.h).
 #pragma once
 
 #include <compare>
@@ -11,7 +11,7 @@
 
 namespace sluice::membership {
 
-// Numbers attempts to agree on one epoch; no two members make the same.
+// The number of a proposal for one membership; no two members use the same.
 struct Ballot {
   int64_t round = 0;  // 0: none yet
   MemberId proposer = 0;
@@ -19,30 +19,30 @@ struct Ballot {
 };
 
 enum class MessageType : uint8_t {
-  kPrepare,   // proposer: who goes on with me?
-  kPromise,   // I do, nobody with a lower ballot can have me; what I hold, and what I accepted before
-  kAccept,    // proposer: then let `value` be the epoch
-  kAccepted,  // so be it, if nobody with a higher ballot comes
-  kRefused,   // I promised `ballot` already
-  kCommit,    // `value` is the epoch
-  kBehind,    // you speak of an epoch that is not the next one after mine, `epoch`
-  kJoin,      // I would like to be a member of the next one
-  kEnded,     // my worker ended for good, with `exit_status`, and so will those of all members of `value`
+  kPrepare,   // proposer: which members continue with me?
+  kPromise,   // I do, and refuse lower ballots; with my snapshots and the value that I accepted before
+  kAccept,    // proposer: accept `value` as the next membership
+  kAccepted,  // accepted, unless a higher ballot comes
+  kRefused,   // I have promised the higher `ballot`
+  kCommit,    // `value` is the next membership
+  kBehind,    // my membership is number `membership`; your message is not about the next one
+  kJoin,      // I want to join the next membership
+  kEnded,     // my worker ended for good with `exit_status`, and so will those of all members of `value`
 };
 
 struct Message {
   MessageType type = MessageType::kJoin;
   Member from;
-  int64_t membership = 0;  // that is agreed on
+  int64_t membership = 0;  // the number that is being agreed on
   Ballot ballot;
   std::optional<Membership> value;
-  Ballot accepted;                      // kPromise: the ballot that `value` was accepted in
+  Ballot accepted;                      // kPromise: the ballot under which `value` was accepted
   std::vector<HeldSnapshot> snapshots;  // kPromise
   int exit_status = 0;                  // kEnded
 };
 
 std::string to_text(const Message& message);
-// InputError when it is none.
+// InputError if the text is not a message.
 Message message_from_text(const std::string& text);
 
 }  // namespace sluice::membership

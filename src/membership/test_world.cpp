@@ -15,15 +15,15 @@ namespace {
 constexpr int64_t kMillisecond = 1'000'000;
 constexpr int64_t kSecondNs = 1000 * kMillisecond;
 constexpr int64_t kStepNs = 1500 * kMillisecond;
-constexpr int64_t kSilenceNs = 15 * kSecondNs;  // until workers take a silent peer for lost
-constexpr int64_t kMeetNs = 20 * kSecondNs;     // for all workers of an epoch to show up
+constexpr int64_t kSilenceNs = 15 * kSecondNs;  // after so long, workers take a silent peer for lost
+constexpr int64_t kMeetNs = 20 * kSecondNs;     // for all workers of a membership to arrive
 
 }  // namespace
 
-// One member: a world to its agent.
+// One member: the World of its agent.
 struct TestWorld::Node final : World {
   struct Slot {
-    std::vector<HeldSnapshot> held;  // own, and the buddy's
+    std::vector<HeldSnapshot> held;  // own slices and those it is the buddy for
     std::pair<int64_t, int64_t> moment() const {
       return held.empty() ? std::pair<int64_t, int64_t>{-1, -1} : std::pair(held[0].membership, held[0].step);
     }
@@ -71,7 +71,7 @@ struct TestWorld::Node final : World {
     world.tell_of_death(index, true);
   }
 
-  // The older slot, never the one that this worker goes on from.
+  // The older slot, never the one that this worker started from.
   Slot& slot_to_write() { return slots[0].moment() < slots[1].moment() ? slots[0] : slots[1]; }
 
   TestWorld& world;
@@ -138,11 +138,11 @@ void TestWorld::run_until(int64_t time_ns) {
   now_ns_ = std::max(now_ns_, time_ns);
 }
 
-// Sees to it that the agent is called when it wants to be.
+// Schedules the agent's next on_time().
 void TestWorld::wake(Node& node) {
   if (!node.alive || node.agent->next_ns() == INT64_MAX) return;
   at(std::max(now_ns_, node.agent->next_ns()), [this, &node] {
-    if (!node.alive || now_ns_ < node.agent->next_ns()) return;  // a later call was asked for as well
+    if (!node.alive || now_ns_ < node.agent->next_ns()) return;  // a later call has been scheduled, too
     node.agent->on_time(now_ns_);
     wake(node);
   });
@@ -184,8 +184,8 @@ void TestWorld::start_if_all_are_there(const Membership& epoch) {
   }
 }
 
-// The newest step that all ranks of some epoch sealed is gone on from where each of these ranks, or its
-// buddy, is still a member.
+// Checks that training continues from the newest step that all ranks of some membership sealed, provided that
+// each of these ranks or its buddy is still a member.
 void TestWorld::require_nothing_lost(const Membership& next) {
   if (whole_step_ < 0) return;
   const Membership& then = begun_.at(whole_epoch_);
@@ -202,7 +202,7 @@ void TestWorld::require_nothing_lost(const Membership& next) {
               whole_step_));
 }
 
-// A rank's snapshot behind a step; when all have it the next step begins.
+// Seals a rank's snapshot after a step. Once all ranks have sealed it the next step begins.
 void TestWorld::seal(int64_t number, int64_t step, int rank) {
   const Membership& epoch = begun_.at(number);
   const int ranks = epoch.ranks();
@@ -239,7 +239,7 @@ void TestWorld::seal(int64_t number, int64_t step, int rank) {
   }
 }
 
-// What others notice: workers a lost peer, supervisors that nobody listens any more.
+// Workers notice a lost peer, supervisors an address that cannot be reached any more.
 void TestWorld::tell_of_death(int member, bool of_supervisor) {
   const Node& dead = *nodes_[static_cast<size_t>(member)];
   const int64_t epoch = dead.agent ? dead.agent->membership().number : 0;
@@ -327,7 +327,7 @@ void TestWorld::end_run() {
 
 namespace {
 
-// Who stands still although enough of its epoch are there, or "".
+// Describes ranks that make no progress although enough members are alive; "" if there are none.
 std::string fault_of_peace(const TestWorld& world, int64_t step_before) {
   const Membership& epoch = world.newest_membership();
   int there = 0;
@@ -349,7 +349,7 @@ RandomSchedule run_random_schedule(uint64_t seed) {
   TestWorld world({.ranks = ranks, .seed = seed, .lost_percent = static_cast<int>(draw(4))});
   int64_t time_ns = 0;
   for (int fault = 0; fault < 8; ++fault) {
-    // Often before the one before is dealt with.
+    // Often before the previous fault has been handled.
     time_ns += draw(2) == 0 ? draw(200 * kMillisecond) : draw(20 * kSecondNs);
     world.run_until(time_ns);
     const int member = static_cast<int>(draw(world.members()));
