@@ -17,10 +17,10 @@ std::string two_digits(double value) {
   return digits;
 }
 
-// What of a figure is worth a word beside the others' median.
+// A figure that is mentioned if it differs enough from the ranks' median.
 struct Oddity {
   Figure figure;
-  // Unlike is what is beyond usual · factor + margin, below it where the factor is below 1.
+  // A value differs beyond usual · factor + margin: above if factor >= 1, below if factor < 1.
   double factor;
   double margin;
   const char* words;  // "its … is", then both values

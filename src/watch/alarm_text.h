@@ -1,4 +1,4 @@
-// Alarms in words, with what speaks for a cause.
+// Alarms as text, with measurements that point to a cause.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,17 @@
 
 namespace sluice::watch {
 
-// How long a step takes by the clock with all ranks' paces as they are, and were a rank like the others; 0:
-// not asked.
+// Predicted duration of a step with all ranks' slowdowns, and without the rank's own slowdown; 0: not
+// computed.
 struct Cost {
   int64_t step_ns = 0;
   int64_t without_ns = 0;
 };
 
-// "rank 5 is slow: …, which wait for it; …: look at …". `figures`: the step's.
+// "rank 5 is slow: …, which wait for it; …: look at …". `figures` are those of the step.
 std::string to_text(const Detector::Change& change, const Figures& figures, const Cost& cost = {});
-// What of the rank's figures is unlike the others': "its process kept 0.68 processors busy, the others'
-// 0.99"; empty: nothing.
+// Lists the rank's figures that differ from the others', with both values: "its GPU's temperature is 88.00,
+// the others' 71.00". Empty if none differs.
 std::string evidence(const Figures& figures, size_t rank);
 
 }  // namespace sluice::watch

@@ -17,7 +17,7 @@ double at_or(const std::vector<double>& values, size_t rank, double otherwise) {
   return rank < values.size() ? known_or(values[rank], otherwise) : otherwise;
 }
 
-// One more than how far each value lies above the median, as a part of `whole`.
+// 1 + how far each value exceeds the median, as a part of `whole`; a part of 0 for values below the median.
 std::vector<double> beyond_others(const std::vector<double>& values, double whole) {
   const double usual = median(values);
   std::vector<double> scores;
@@ -41,7 +41,7 @@ Scores scores_of(const Figures& figures, int64_t step_ns) {
     const double pace = std::max(1.0, at_or(figures[Figure::kSlowdown], rank, 1));
     double late_ms = at_or(figures[Figure::kCompute], rank, 0) * (1 - 1 / pace) +
                      std::max(0.0, at_or(figures[Figure::kHost], rank, 0) - usual_host_ms);
-    // Whoever is late because he waited makes nobody wait himself.
+    // A rank that is late because it waited itself is not the cause.
     for (const Figure waited :
          {Figure::kStageWait, Figure::kLaneWait, Figure::kFsdpWait, Figure::kTensorWait})
       late_ms += at_or(figures[waited], rank, 0);
@@ -61,8 +61,8 @@ void Detector::Series::restart(size_t ranks, const Options& options) {
   begun_.resize(ranks, 0);
 }
 
-// Noise is told by how far successive scores of a rank lie apart, which one that becomes slow changes once:
-// 1.4826 times their median is a robust deviation of differences, √2 of a single score's.
+// Differences of a rank's successive scores give the noise; becoming slow adds a single large one. Their
+// median times 1.4826 is a robust deviation of differences, √2 times that of a single score.
 void Detector::Series::add(std::span<const double> scores) {
   ++steps_;
   const double most_bias = std::log(options_.most_bias);
@@ -75,7 +75,7 @@ void Detector::Series::add(std::span<const double> scores) {
     logs_[rank].push_back(own);
     if (std::ssize(logs_[rank]) > options_.window) logs_[rank].pop_front();
     const bool known = std::ssize(first_[rank]) >= options_.first_steps;
-    // Before it is known it may be all that there is.
+    // Until the baseline is known, all of the score may be baseline.
     const double bias = known ? bias_[rank] : most_bias;
     if (sums_[rank] == 0) begun_[rank] = steps_ - 1;
     sums_[rank] = std::max(0.0, sums_[rank] + std::min(own - bias, most) - slow);
@@ -121,7 +121,7 @@ std::vector<Detector::Change> Detector::add(int64_t step, const Scores& scores) 
     for (std::vector<int64_t>& since : since_) since.assign(ranks, -1);
   }
   std::vector<Change> changes;
-  std::vector<char> told(ranks, 0), suspected(ranks, 0);  // of an earlier cause
+  std::vector<char> told(ranks, 0), suspected(ranks, 0);  // by an earlier cause
   for (size_t cause = 0; cause < kCauses; ++cause) {
     series_[cause].add(scores[cause]);
     for (size_t rank = 0; rank < ranks; ++rank) {

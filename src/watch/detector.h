@@ -1,9 +1,9 @@
-// Who makes others wait. Each cause has a score by rank and step, 1 for a rank like the others and 1.5 for
-// one that makes what it is of half as long again; a rank whose score stays high is told.
+// Detects ranks that make others wait. For each cause, a rank has a score in each step: 1 if it is like the
+// others, 1.5 if that cause takes half as long again. A score that stays high raises an alarm.
 //
-// Detectors of this field compare times of ranks, as Minder (Deng et al., 2024) compares metrics of machines:
-// they assume that all do alike, which plans for mixed lengths see to that they don't. Residuals of a
-// prediction do. What of Minder's stages is here and what is not: docs/decisions/0015-watching.md.
+// Detectors such as Minder (Deng et al., 2024) compare metrics of machines and assume equal work. Plans for
+// mixed lengths give ranks unequal work, so residuals of a prediction are compared here. Minder's stages that
+// are used, and those that are not: docs/decisions/0015-watching.md.
 #pragma once
 
 #include <array>
@@ -17,40 +17,40 @@
 
 namespace sluice::watch {
 
-// What of a rank holds the others up. Where several do, or may, the first is told: a process that is stopped
-// in the middle of its messages looks like a slow link, too.
+// Why a rank delays others. If several causes apply, or may, the first in this order is reported: a process
+// that is stopped while sending also looks like a slow link.
 enum class Cause : uint8_t { kSlowdown, kCopies, kHost, kLink };
 inline constexpr size_t kCauses = 4;
 // The cause's name in files and Prometheus: "slowdown", "copies", "host", "link".
 const char* name_of(Cause cause);
 
-// By cause, then rank: NaN where it is not known; empty where nobody's is.
+// By cause, then rank: NaN if unknown; empty if all ranks' scores are unknown.
 using Scores = std::array<std::vector<double>, kCauses>;
 
-// Pace and copies: relative paces. Host and link: one more than the part of a step of `step_ns` that others
-// waited for the rank, beyond the ranks' median: while it was neither in nodes nor waiting, and for its
-// messages where neither its pace, its host nor its own waiting explains that.
+// kSlowdown, kCopies: relative slowdowns. kHost, kLink: 1 + time / `step_ns`, for time beyond the ranks'
+// median. The host's time is neither inside nodes nor waiting. The link's is what others waited for the
+// rank's messages, less the part that its slowdown, host time or own waiting explains.
 Scores scores_of(const Figures& figures, int64_t step_ns);
 
 struct Alarm {
   int rank = 0;
   Cause cause = Cause::kSlowdown;
-  int64_t since = 0;  // step from which on its score was high
-  double score = 1;   // over the window
+  int64_t since = 0;  // the step from which on its score was high
+  double score = 1;   // geometric mean over the window
   bool operator==(const Alarm&) const = default;
 };
 
-// What a rank was like over its first steps, as far as a calibration may be wrong by, counts as what it is
-// like: ranks that always do other work than the others show its faults. Not thread-safe. The same scores
-// make the same alarms everywhere.
+// A rank's median score over its first steps is its baseline, up to most_bias, by which a calibration may be
+// wrong: ranks that always do other work than the others expose its errors. Not thread-safe. Equal scores
+// give equal alarms on every rank.
 class Detector {
  public:
   struct Options {
-    int window = 8;  // steps whose mean is told, and says that it is over
+    int window = 8;  // steps whose mean is reported and decides when an alarm ends
     double recovered = 1.07;
-    // Sums of what a score's logarithm is beyond `slow`, or so many deviations of its noise, none of a step
-    // beyond `most`; a rank is told when they exceed `enough`, or so many deviations (cumulative sums, Page,
-    // 1954).
+    // A CUSUM test (Page, 1954) on the score's log. A step adds its excess over log(slow) or slow_deviations
+    // of the noise, whichever is larger, at most log(most) or most_deviations. An alarm begins when the sum
+    // exceeds `enough` or enough_deviations, and the window's mean exceeds `slow`.
     double slow = 1.1;
     double slow_deviations = 1.25;
     double most = 1.3;
@@ -58,24 +58,24 @@ class Detector {
     double enough = 0.3;
     double enough_deviations = 10;
     int first_steps = 32;
-    double most_bias = 1.2;  // of those
-    int noise_steps = 32;    // whose scatter tells what is chance
+    double most_bias = 1.2;  // bound of the baseline from the first steps
+    int noise_steps = 32;    // steps whose scatter is the noise
   };
 
   struct Change {
     Alarm alarm;
-    bool begins = true;  // false: it is over
+    bool begins = true;  // false: it ends
   };
 
   Detector() : Detector(Options{}) {}
   explicit Detector(const Options& options) : options_(options) {}
 
   const Options& options() const { return options_; }
-  // The next step's; another number of ranks begins anew. What changed.
+  // Adds a step's scores; another number of ranks restarts all. Returns alarms that begin or end.
   std::vector<Change> add(int64_t step, const Scores& scores);
-  // Those that are on, by cause, then rank.
+  // The current alarms, by cause, then rank.
   std::vector<Alarm> alarms() const;
-  // By rank, over the window: 0 while too little is known.
+  // Each rank's geometric mean over the window; 0 while too few scores are known.
   std::vector<double> slowdowns() const { return series_[0].windows(); }
 
  private:
@@ -84,10 +84,10 @@ class Detector {
    public:
     void restart(size_t ranks, const Options& options);
     void add(std::span<const double> scores);
-    double window(size_t rank) const;  // 0: too little is known
+    double window(size_t rank) const;  // 0: too few scores are known
     std::vector<double> windows() const;
     bool is_slow(size_t rank, bool was_slow) const;
-    bool is_suspected(size_t rank) const;  // over the window, whatever noise may make
+    bool is_suspected(size_t rank) const;  // its mean is high, whether noise explains it or not
     int64_t since(size_t rank) const { return steps_ - begun_[rank]; }  // steps in which its sum grew
     void forget(size_t rank) { sums_[rank] = 0; }
 
@@ -95,20 +95,20 @@ class Detector {
     bool is_known(size_t rank) const { return std::ssize(logs_[rank]) == options_.window; }
 
     Options options_;
-    std::vector<std::deque<double>> logs_;  // by rank, of the last steps in which its score was known
-    std::deque<double> jumps_;              // of all ranks: between successive logs
-    double noise_ = 0;                      // a score's deviation
+    std::vector<std::deque<double>> logs_;  // by rank: the last known scores
+    std::deque<double> jumps_;              // all ranks' differences of successive logs
+    double noise_ = 0;                      // deviation of a score's log
     int64_t steps_ = 0;
     std::vector<double> sums_;                // by rank
-    std::vector<int64_t> begun_;              // by rank, the step before which its sum was nothing
-    std::vector<std::vector<double>> first_;  // by rank, the logs of its first steps
-    std::vector<double> bias_;                // by rank, log, from those
+    std::vector<int64_t> begun_;              // by rank: the step before which its sum was 0
+    std::vector<std::vector<double>> first_;  // by rank: the logs of its first steps
+    std::vector<double> bias_;                // by rank: the baseline's log
   };
 
   Options options_;
   size_t ranks_ = 0;
   std::array<Series, kCauses> series_;
-  std::array<std::vector<int64_t>, kCauses> since_;  // by rank; −1: no alarm
+  std::array<std::vector<int64_t>, kCauses> since_;  // by rank: an alarm's first step; −1: no alarm
 };
 
 }  // namespace sluice::watch

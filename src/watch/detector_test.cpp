@@ -30,9 +30,9 @@ Sample paced(int64_t ppm) {
 Scores scores_of(const std::vector<Sample>& samples) { return watch::scores_of(Figures(samples), kStepNs); }
 Scores paces(const std::vector<double>& values) { return {values, {}, {}, {}}; }
 
-// Paces of `ranks` ranks with lognormal noise; rank 3 takes `factor` as long from step 40 on.
+// Slowdowns of `ranks` ranks with lognormal noise; rank 3 takes `factor` times as long from step 40 on.
 struct Outcome {
-  int first_alarm = -1;  // in steps behind its slowing down
+  int first_alarm = -1;  // in steps after it became slow
   int false_alarms = 0;
 };
 Outcome watched(int ranks, double noise, double factor, uint64_t seed) {
@@ -42,7 +42,7 @@ Outcome watched(int ranks, double noise, double factor, uint64_t seed) {
     std::vector<Sample> samples;
     for (int rank = 0; rank < ranks; ++rank) {
       const double own = rank == 3 && step >= 40 ? factor : 1;
-      const double drift = 1 + 0.3 * std::sin(step / 5.0);  // of all of them
+      const double drift = 1 + 0.3 * std::sin(step / 5.0);  // all ranks share it
       const auto counter = static_cast<uint64_t>(step * ranks + rank);
       samples.push_back(
           paced(std::llround(1e6 * own * drift * std::exp(noise * base::random_normal(seed, 1, counter)))));
@@ -106,7 +106,7 @@ TEST(Detector, TellsOnceAndAgainWhenItIsOver) {
   EXPECT_THAT(detector.slowdowns(), ElementsAre(0, 0));
 }
 
-// What the others wait for a rank is told by what makes it late, and by its link where nothing else does.
+// Waiting for a rank is attributed to what makes it late, or to its link if nothing else does.
 TEST(Detector, NamesTheCause) {
   const auto cause_of = [](const Sample& odd) {
     Detector detector;
@@ -132,7 +132,7 @@ TEST(Detector, NamesTheCause) {
   EXPECT_EQ(cause_of(far), Cause::kLink);
 }
 
-// A suspicion holds a later cause back, and does not end what is told already.
+// A suspicion delays alarms of later causes, but does not end an alarm that has begun.
 TEST(Detector, TellsAnEarlierCauseFirst) {
   const auto both = [](double pace, double link) {
     return Scores{std::vector<double>{1, pace, 1}, {}, {}, std::vector<double>{1, link, 1}};
@@ -149,7 +149,7 @@ TEST(Detector, TellsAnEarlierCauseFirst) {
   EXPECT_EQ(told.alarms()[0].cause, Cause::kLink);
 }
 
-// A rank that always does what its calibration thinks too easy is like that; one that is far off is not.
+// A small lasting deviation is an error of the calibration and counts as the baseline; a large one does not.
 TEST(Detector, KnowsWhatARankWasLikeFromTheStart) {
   for (const auto& [always, alarms] : {std::pair(1.17, 0U), std::pair(1.5, 1U)}) {
     Detector detector;

@@ -58,7 +58,7 @@ double shown(int64_t value, Unit unit) {
   return static_cast<double>(value) * scale;
 }
 
-// One alone has nobody to be compared with.
+// Divides by the median of the known values. A single known value becomes NaN: it compares with nothing.
 void make_relative(std::vector<double>& paces) {
   const auto known = std::ranges::count_if(paces, [](double pace) { return pace > 0; });
   for (double& pace : paces) pace = pace > 0 && known > 1 ? pace : kNotKnown;

@@ -1,5 +1,5 @@
-// What each rank says of a step beside its part of the work: how fast it was for what was planned, what it
-// waited for, how its machine was. A new figure is a value here and a row in figures.cpp.
+// Measurements of each rank in a step besides its share of the work: its speed compared with the plan, its
+// waits, and its machine's state. To add a figure, add a value here and a row in figures.cpp.
 #pragma once
 
 #include <algorithm>
@@ -47,18 +47,18 @@ enum class Figure : uint8_t {
 inline constexpr size_t kFigures = 30;
 
 struct FigureTraits {
-  // What its whole numbers count. Paces are shown relative to the median of the ranks that know theirs.
-  enum class Unit : uint8_t { kSlowdown, kTime, kShare, kCount };  // ppm, nanoseconds, ppm, one
+  // The unit of a figure's integers. Slowdowns are shown relative to the median of the ranks that have one.
+  enum class Unit : uint8_t { kSlowdown, kTime, kShare, kCount };  // ppm, ns, ppm, units
 
-  const char* key;  // of metrics.jsonl, behind "rank_"; times are shown there in milliseconds
+  const char* key;  // in metrics.jsonl, after "rank_"; times are in milliseconds there
   Unit unit;
   const char* meaning;
 };
 const FigureTraits& traits(Figure figure);
-// In the order of a line.
+// In the order in which a line lists them.
 std::span<const Figure> all_figures();
 
-// One rank's own. Trivial to send.
+// One rank's figures. Trivially copyable, so that ranks can exchange them.
 class Sample {
  public:
   static constexpr int64_t kUnknown = -1;
@@ -71,7 +71,7 @@ class Sample {
   std::array<int64_t, kFigures> values_;
 };
 
-// All ranks', as they are shown: by rank, NaN where a rank does not know; empty where none does.
+// All ranks' figures in the units shown: by rank, NaN where unknown; empty if unknown on all ranks.
 class Figures {
  public:
   Figures() = default;
@@ -91,8 +91,8 @@ class Figures {
 
 inline constexpr double kNotKnown = std::numeric_limits<double>::quiet_NaN();
 
-// Of the values that are known, of two in the middle the lower one: of two ranks the faster is what the other
-// is compared with. NaN where none is.
+// The median of the known values, the lower one of two in the middle: of two ranks, the slower is compared
+// with the faster. NaN if no value is known.
 double median(std::span<const double> values);
 
 }  // namespace sluice::watch

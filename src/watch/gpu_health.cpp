@@ -10,8 +10,8 @@ namespace sluice::watch {
 
 namespace {
 
-// NVML's interface as its documentation has it: every call returns 0 when it has answered. Versions are part
-// of the names, so they stay what they are.
+// NVML's interface according to its documentation: every call returns 0 on success. Function names include
+// their versions, so a function never changes.
 using Device = void*;
 constexpr int kDone = 0;
 constexpr int kTemperatureOfGpu = 0;

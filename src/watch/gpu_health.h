@@ -1,5 +1,5 @@
-// What NVML says of a GPU: clocks, power, temperature, why it is held back, errors. The library is the
-// driver's, found at run time; who lacks it has no figures.
+// NVML's data about a GPU: clock, power, temperature, throttling, errors. The library belongs to the driver
+// and is loaded at run time; without it there are no figures.
 #pragma once
 
 #include <memory>
@@ -11,13 +11,13 @@ namespace sluice::watch {
 
 class GpuHealth {
  public:
-  // Null where there is no NVML, or no such GPU. `library`: what the dynamic loader is asked for.
+  // Null without NVML or without such a GPU. `library` is the file that the dynamic loader opens.
   static std::unique_ptr<GpuHealth> open(const std::string& pci_bus_id,
                                          const char* library = "libnvidia-ml.so.1");
   ~GpuHealth();
 
-  // Asks the driver, some milliseconds, and puts its figures into `sample`; what the device does not have
-  // stays as it is.
+  // Queries the driver, which takes some milliseconds, and stores its figures in `sample`. Figures that the
+  // device does not support stay unchanged.
   void take(Sample& sample) const;
 
  private:

@@ -17,7 +17,7 @@ constexpr int64_t kUnknown = Sample::kUnknown;
 
 int64_t ns_of(const timeval& time) { return (int64_t{time.tv_sec} * 1'000'000 + time.tv_usec) * 1000; }
 
-// All threads' times between being ready and running: the second number of each one's schedstat.
+// Sum over all threads of the time between ready and running: the second number of each one's schedstat.
 int64_t run_delay_ns() {
   std::error_code none;
   int64_t sum_ns = kUnknown;
@@ -36,7 +36,7 @@ int64_t resident_bytes() {
   return resident_pages * ::sysconf(_SC_PAGESIZE);
 }
 
-// What the storage layer moved for the process.
+// Bytes that the storage layer read and wrote for the process.
 int64_t disk_bytes() {
   std::ifstream file("/proc/self/io");
   int64_t sum = kUnknown, value = 0;
@@ -46,7 +46,7 @@ int64_t disk_bytes() {
   return sum;
 }
 
-// "eth0: <received> <7 more> <sent> …" behind two lines of headings.
+// Lines "eth0: <received> <7 more> <sent> …" after two header lines.
 int64_t network_bytes() {
   std::ifstream file("/proc/self/net/dev");
   int64_t sum = kUnknown;
@@ -66,7 +66,7 @@ int64_t network_bytes() {
   return sum;
 }
 
-// A thread that has ended takes its count with it.
+// The growth of a counter. A sum over threads can shrink, because an ended thread's part is lost.
 int64_t grown(int64_t now, int64_t before) {
   if (now == kUnknown || before == kUnknown) return kUnknown;
   return std::max<int64_t>(0, now - before);

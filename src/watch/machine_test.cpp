@@ -36,7 +36,7 @@ TEST(GpuHealth, IsNoneWithoutALibraryOrAGpu) {
 }
 
 #ifdef SLUICE_NVML_STAND_IN
-// A library with NVML's names, one GPU at 0000:3b:00.0, and figures of its own
+// A stand-in library with NVML's function names, one GPU at 0000:3b:00.0, and fixed figures
 // (tests/watch/nvml_stand_in.cpp).
 TEST(GpuHealth, ReadsWhatTheLibrarySays) {
   EXPECT_EQ(GpuHealth::open("0000:ff:00.0", SLUICE_NVML_STAND_IN), nullptr) << "another GPU";
