@@ -25,13 +25,13 @@ class MappedSource : public Source {
   int64_t size() const override { return static_cast<int64_t>(file_.size()); }
   const std::byte* data() const override { return file_.data(); }
   int readers() const override { return 4; }               // enough to keep a disk's queue filled
-  bool release(base::Interval) override { return false; }  // the kernel takes what memory it needs
+  bool release(base::Interval) override { return false; }  // the kernel reclaims memory by itself
 
   void read(base::Interval bytes, std::byte* out) override {
     std::memcpy(out, file_.data() + bytes.begin, static_cast<size_t>(bytes.size()));
   }
 
-  // Has the kernel read the range in large pieces instead of page by page.
+  // Makes the kernel read the range in large pieces instead of page by page.
   void fetch(base::Interval bytes) override {
     static const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
     const auto address = reinterpret_cast<uintptr_t>(file_.data() + bytes.begin);
@@ -76,7 +76,7 @@ std::optional<FileStatus> FileSystem::status(const std::string& file) {
   }
   if (status.type() != fs::file_type::regular) return std::nullopt;
   const uintmax_t bytes = fs::file_size(file, error);
-  if (error) return std::nullopt;  // removed meanwhile
+  if (error) return std::nullopt;  // removed in the meantime
   const fs::file_time_type written = fs::last_write_time(file, error);
   if (error) return std::nullopt;
   return FileStatus{static_cast<int64_t>(bytes),

@@ -5,7 +5,7 @@
 
 namespace sluice::storage {
 
-// Its sources are mapped files, its sinks base::AtomicFile.
+// Sources are mapped files, sinks are base::AtomicFile.
 class FileSystem : public Store {
  public:
   std::string text(const std::string& name) const override { return name; }

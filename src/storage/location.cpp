@@ -20,7 +20,7 @@ Location::Location(const fs::path& path) : path_(path) {}
 Location::Location(std::shared_ptr<Store> store, std::string name)
     : store_(std::move(store)), name_(std::move(name)) {}
 
-// The file system's has no state, and names there are paths as they are.
+// The file system as a store has no state, and its names are plain paths.
 Store& Location::store() const {
   static FileSystem file_system;
   return store_ ? *store_ : file_system;

@@ -1,5 +1,5 @@
-// A place for files or a file in it: a path of the file system or, as s3://bucket/name, an object's name in a
-// bucket. A value, cheap to copy.
+// A place for files, or a file in one: a path in the file system, or an object's name in a bucket
+// (s3://bucket/name). A value, cheap to copy.
 #pragma once
 
 #include <filesystem>
@@ -20,16 +20,16 @@ class Location {
   Location(const std::filesystem::path& path);  // not explicit: every path is a location
   Location(std::shared_ptr<Store> store, std::string name);
 
-  // "step-4" of "runs/a/step-4".
+  // The last part of the name: "step-4" for "runs/a/step-4".
   std::string filename() const;
   Location parent() const;
   Location operator/(std::string_view name) const;
-  // Another file beside it: `name` + `suffix`.
+  // A file beside this one: `name` + `suffix`.
   Location with_suffix(std::string_view suffix) const;
 
-  // For people, and for locate().
+  // The text for people, and for locate().
   std::string string() const;
-  // In the file system of this machine.
+  // Whether it is in this machine's file system.
   bool is_path() const { return store_ == nullptr; }
   // REQUIRES: is_path().
   const std::filesystem::path& path() const { return path_; }
@@ -44,29 +44,29 @@ class Location {
   void make_directory() const;
   void remove() const;
   void remove_tree() const;
-  // False where nothing can be renamed. REQUIRES: in the same store.
+  // Returns false if the store cannot rename. REQUIRES: `to` is in the same store.
   bool rename(const Location& to) const;
   int64_t moved_bytes() const;
 
  private:
   Store& store() const;
-  std::string key() const;  // what the store calls it
+  std::string key() const;  // its name in the store
 
   std::filesystem::path path_;
   std::shared_ptr<Store> store_;  // null: the file system
-  std::string name_;              // in it
+  std::string name_;              // in the store
 };
 
-// Whether `text` names something in a bucket.
+// Whether `text` is meant to name a bucket or an object.
 bool is_s3(std::string_view text);
 
-// What `text` names: s3://BUCKET[/NAME], else a path. InputError when it is neither.
+// Parses `text`: s3://BUCKET[/NAME] or a path. InputError if it is neither.
 Location locate(const std::string& text, const S3Access& access);
-// The same with an access that is chosen already: how modules that know of no environment are told of
+// A locate() with its S3Access bound: modules that do not know the environment receive it to reach
 // buckets.
 using Locate = std::function<Location(const std::string& text)>;
 
-// Whether both are the same place, by whatever name.
+// Whether both are the same place, even under different names.
 bool same_place(const Location& a, const Location& b);
 
 }  // namespace sluice::storage

@@ -17,7 +17,7 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-// The first of these that is set and not empty.
+// The value of the first of these variables that is set and not empty; "" if there is none.
 std::string first_of(const Variables& environment, std::initializer_list<const char*> names) {
   for (const char* name : names) {
     const auto found = environment.find(name);
@@ -26,8 +26,8 @@ std::string first_of(const Variables& environment, std::initializer_list<const c
   return "";
 }
 
-// The keys of one section of an INI file as AWS writes them: none without the file or the section. Indented
-// lines belong to a key of sections within sections, none of which is needed here.
+// The keys of one section of an INI file in AWS's format; empty without the file or the section. Indented
+// lines belong to nested sections and are skipped: none of them is needed here.
 Variables ini_section(const fs::path& path, const std::string& section) {
   Variables values;
   std::error_code ignored;
@@ -47,7 +47,7 @@ Variables ini_section(const fs::path& path, const std::string& section) {
   return values;
 }
 
-// Where a user's settings lie.
+// The places of a user's settings.
 struct Profile {
   std::string name;
   fs::path credentials_file;

@@ -65,7 +65,7 @@ TEST_F(Access, ComesFromTheProfileThatIsNamed) {
   EXPECT_EQ(s3_access_from(environment_).credentials().key_id, "two");
 }
 
-// Whoever refreshes temporary credentials writes the file anew.
+// Programs that refresh temporary credentials rewrite the file.
 TEST_F(Access, CredentialsAreReadWhenTheyAreAskedFor) {
   const S3Access access = s3_access_from(environment_);
   write("credentials", "[default]\naws_access_key_id = late\naws_secret_access_key = x\n");

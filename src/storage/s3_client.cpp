@@ -29,9 +29,9 @@ namespace {
 constexpr std::chrono::milliseconds kFirstPause{200};
 constexpr std::chrono::milliseconds kLongestPause{5'000};
 constexpr long kConnectTimeoutS = 10;
-constexpr long kSilenceS = 30;  // without a byte an attempt has failed
+constexpr long kSilenceS = 30;  // an attempt fails after so long without a byte
 
-// Everything but what may stand in a URL as it is. AWS's signature wants exactly this.
+// Encodes all bytes except unreserved characters and those in `also_plain`, as AWS's signature requires.
 std::string url_encoded(std::string_view value, std::string_view also_plain = "") {
   constexpr std::string_view kPlain = "-._~";
   constexpr char kDigits[] = "0123456789ABCDEF";
@@ -72,7 +72,7 @@ bool may_pass(int status) {
   return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 || status == 504;
 }
 
-// Between half of it and all, so that ranks that fail together drift apart.
+// Sleeps between half of the pause and all of it, so that ranks that fail together spread out.
 void pause_before(int attempt) {
   const auto longest = std::min(kLongestPause, kFirstPause * (1 << std::min(attempt, 10)));
   const auto now = static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
@@ -82,7 +82,7 @@ void pause_before(int attempt) {
 
 }  // namespace
 
-// Not in the unnamed namespace: a named type has one as a member.
+// Not in the unnamed namespace, because a named type has a member of this type.
 struct HeaderList {
   curl_slist* list = nullptr;
   HeaderList() = default;
@@ -98,12 +98,12 @@ struct S3Client::Attempt {
   std::array<char, CURL_ERROR_SIZE> message{};
   HeaderList headers;
   std::byte* into = nullptr;
-  int64_t room = 0;  // for a range's bytes
+  int64_t room = 0;  // size of the range
   int64_t received = 0;
   std::atomic<int64_t>* moved = nullptr;
 
   bool succeeded() const { return code == CURLE_OK && response.status / 100 == 2; }
-  // What S3 calls the failure.
+  // S3's error code.
   std::string reason() const { return xml_text(response.body, "Code"); }
 
   static size_t on_header(char* data, size_t, size_t size, void* self) {
@@ -117,7 +117,7 @@ struct S3Client::Attempt {
     return size;
   }
 
-  // A range goes where it was asked for, once its first byte says that it is no error's text.
+  // Bytes of a range go to `into`, but only if the response is a range and not an error's text.
   static size_t on_body(char* data, size_t, size_t size, void* self) {
     constexpr size_t kLongestBody = size_t{64} << 20;
     auto& attempt = *static_cast<Attempt*>(self);
@@ -158,7 +158,7 @@ CURL* S3Client::take_handle() {
 }
 
 void S3Client::give_handle(CURL* handle) {
-  curl_easy_reset(handle);  // keeps its connections
+  curl_easy_reset(handle);  // keeps its connections open
   const std::lock_guard lock(mutex_);
   idle_.push_back(handle);
 }
@@ -177,7 +177,7 @@ void S3Client::forget_credentials() {
   credentials_.reset();
 }
 
-// AWS wants the bucket in the host's name, where certificates allow that; other servers in the path.
+// AWS requires the bucket in the host name where certificates allow it; other servers take it in the path.
 std::string S3Client::url_of(const S3Request& request) const {
   const bool in_path = !access_.endpoint.empty() || bucket_.find('.') != std::string::npos;
   std::string url = access_.endpoint;
@@ -215,7 +215,7 @@ void S3Client::prepare(CURL* handle, const S3Request& request, Attempt& attempt)
   set(CURLOPT_NOSIGNAL, 1L);
   set(CURLOPT_PROTOCOLS_STR, "http,https");
   set(CURLOPT_CONNECTTIMEOUT, kConnectTimeoutS);
-  set(CURLOPT_EXPECT_100_TIMEOUT_MS, 1L);  // leaving "Expect" out would be signed as an empty header
+  set(CURLOPT_EXPECT_100_TIMEOUT_MS, 1L);  // suppressing "Expect" would sign it as an empty header
   set(CURLOPT_LOW_SPEED_LIMIT, 1L);
   set(CURLOPT_LOW_SPEED_TIME, kSilenceS);
   if (!access_.ca_bundle.empty()) set(CURLOPT_CAINFO, access_.ca_bundle.c_str());
@@ -241,7 +241,7 @@ void S3Client::attempt(const S3Request& request, Attempt& attempt) {
   curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
   attempt.response.status = static_cast<int>(status);
   give_handle(handle);
-  // An upload may fail after its answer has begun with 200.
+  // A request may fail after its response has begun with status 200.
   const bool posted = std::string_view(request.method) == "POST";
   if (posted && attempt.succeeded() && !attempt.reason().empty()) attempt.response.status = 500;
   if (!attempt.succeeded()) return;

@@ -1,5 +1,5 @@
-// Requests to one bucket: signed by libcurl (AWS signature version 4), sent again with growing pauses while
-// the server or the network cannot do them.
+// Requests to one bucket: libcurl signs them (AWS signature version 4). Requests that fail for reasons that
+// may pass are repeated after growing pauses.
 #pragma once
 
 #include <atomic>
@@ -23,12 +23,12 @@ namespace sluice::storage {
 
 struct S3Request {
   const char* method = "GET";                              // GET, HEAD, PUT, POST or DELETE
-  std::string key;                                         // of the object; "" is the bucket
+  std::string key;                                         // the object's name; "": the bucket itself
   std::vector<std::pair<std::string, std::string>> query;  // sorted by name, not encoded
   std::span<const std::byte> body;
-  std::optional<base::Interval> range;  // of the object's bytes
-  std::byte* into = nullptr;            // where the range's bytes go instead of S3Response::body
-  std::string version;                  // its entity tag, without which it is not wanted; empty: any
+  std::optional<base::Interval> range;  // a range of the object's bytes
+  std::byte* into = nullptr;            // receives the range's bytes instead of S3Response::body
+  std::string version;                  // the entity tag that the object must have; empty: any
 };
 
 struct S3Response {
@@ -46,13 +46,13 @@ class S3Client {
 
   const std::string& bucket() const { return bucket_; }
 
-  // The answer, whose status is 2xx or, of GET, HEAD and DELETE, 404 for an object; or 412 where that has
-  // another version. InputError when the
-  // server refuses the credentials, the bucket or its region; RunError when it cannot be reached, or fails,
-  // as often as S3Access::attempts allows. Any thread.
+  // The response. Its status is 2xx, or 404 if GET, HEAD or DELETE finds no object, or 412 if the object
+  // has another version. InputError if the server refuses the credentials, the bucket or its region.
+  // RunError if the server cannot be reached or fails S3Access::attempts times. May be called by any
+  // thread.
   S3Response perform(const S3Request& request);
 
-  // Bytes of bodies that have come or gone so far.
+  // Bytes of bodies sent and received so far.
   int64_t moved_bytes() const { return moved_bytes_; }
 
  private:
@@ -70,16 +70,16 @@ class S3Client {
   const std::string bucket_;
   const S3Access access_;
   std::atomic<int64_t> moved_bytes_ = 0;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::optional<S3Credentials> credentials_;
-  std::vector<CURL*> idle_;  // with their connections
+  std::vector<CURL*> idle_;  // handles with open connections
 };
 
-// What stands between <tag> and </tag> in each element of this name, as it is written; elements do not nest.
+// The content between <tag> and </tag> of each such element, unchanged. Such elements must not be nested.
 std::vector<std::string> xml_elements(const std::string& xml, const std::string& tag);
-// The text of the first such element, entities resolved; "" when there is none.
+// The text of the first such element with entities resolved; "" if there is none.
 std::string xml_text(const std::string& xml, const std::string& tag);
-// Text as it may stand in XML.
+// Escapes `text` for XML.
 std::string xml_escaped(const std::string& text);
 
 }  // namespace sluice::storage

@@ -47,10 +47,10 @@ namespace {
 
 constexpr int64_t kLeastPartBytes = int64_t{16} << 20;
 constexpr int64_t kMostParts = 9'000;  // the protocol allows 10,000
-constexpr size_t kUploads = 4;         // at once, of one object
-constexpr int kDownloads = 8;          // at once, of one file
+constexpr size_t kUploads = 4;         // parallel uploads of one object
+constexpr int kDownloads = 8;          // parallel downloads of one file
 
-// An object, in memory as far as it was fetched.
+// An object of which the fetched parts are in memory.
 class S3Source : public Source {
  public:
   S3Source(std::shared_ptr<S3Client> client, std::string key, FileStatus status)
@@ -89,7 +89,7 @@ class S3Source : public Source {
       refuse(" has been replaced while it was read: begin again, and leave it alone meanwhile");
   }
 
-  // Gives back whole pages inside the interval.
+  // Frees whole pages inside the interval.
   bool release(base::Interval bytes) override {
     static const auto page = static_cast<int64_t>(::sysconf(_SC_PAGESIZE));
     const int64_t begin = (bytes.begin + page - 1) / page * page;
@@ -106,7 +106,7 @@ class S3Source : public Source {
   std::byte* data_ = nullptr;
 };
 
-// An object on its way, a part in the making and up to kUploads under way.
+// Uploads an object: one part is being filled and up to kUploads are being sent.
 class S3Sink : public Sink {
  public:
   S3Sink(std::shared_ptr<S3Client> client, std::string key, int64_t bytes)
@@ -120,7 +120,7 @@ class S3Sink : public Sink {
     try {
       client_->perform({.method = "DELETE", .key = key_, .query = {{"uploadId", upload_}}});
     } catch (
-        const std::exception&) {  // what began the failure has been said; the bucket's rules clear the rest
+        const std::exception&) {  // the first error was reported; the bucket's rules remove the rest
     }
   }
 
@@ -211,17 +211,17 @@ class S3Sink : public Sink {
   const std::string key_;
   const int64_t part_bytes_;
   std::vector<std::byte> buffer_;
-  std::string upload_;  // its number; "" while one request may do
+  std::string upload_;  // the upload's id; "" while a single request may suffice
   int sent_ = 0;
   bool finished_ = false;
-  std::mutex mutex_;  // guards the next two
+  std::mutex mutex_;  // guards tags_ and failure_
   std::map<int, std::string> tags_;
   std::exception_ptr failure_;
   base::BoundedQueue<UploadPart> parts_{1};
   std::vector<std::jthread> threads_;
 };
 
-// "2026-11-22T18:36:08.000Z" or "Sun, 22 Nov 2026 18:36:10 GMT"; nothing for other texts.
+// "2026-11-22T18:36:08.000Z" or "Sun, 22 Nov 2026 18:36:10 GMT"; nullopt for other texts.
 std::optional<std::chrono::system_clock::time_point> time_of(const std::string& text) {
   std::tm parts{};
   const char* form = text.find('T') == 10 ? "%Y-%m-%dT%H:%M:%S" : "%a, %d %b %Y %H:%M:%S";
@@ -291,13 +291,13 @@ class S3Store : public Store {
   int64_t moved_bytes() const override { return client_->moved_bytes(); }
 
  private:
-  // Calls found(name, whether it is the beginning of several, size and version) for all names with this
-  // prefix, those with the delimiter behind it as one.
+  // Calls found(name, whether it is a common prefix, size and version) for all names with this prefix. Names
+  // that go on after the delimiter are grouped under their common prefix.
   template <typename Found>
   void list(const std::string& prefix, const std::string& delimiter, const Found& found) {
     std::string continuation;
     do {
-      S3Request request;  // its query's names ascend
+      S3Request request;  // parameters must be in ascending order
       if (!continuation.empty()) request.query.emplace_back("continuation-token", continuation);
       if (!delimiter.empty()) request.query.emplace_back("delimiter", delimiter);
       request.query.emplace_back("list-type", "2");

@@ -1,5 +1,5 @@
-// A bucket of Amazon's S3 or of a server that speaks its protocol, as a store. Objects appear whole or not at
-// all; large ones go in parts, several at once. Where the build found no libcurl there are none.
+// A bucket of Amazon S3, or of a server with its protocol, as a store. Objects appear whole or not at all;
+// large ones are uploaded in several parts at once. Needs libcurl at build time.
 #pragma once
 
 #include <memory>
@@ -10,13 +10,13 @@
 
 namespace sluice::storage {
 
-// InputError, quoting `text`, unless it may be a bucket's name.
+// InputError that quotes `text` unless `bucket` may be a bucket's name.
 void require_bucket_name(const std::string& bucket, const std::string& text);
 
-// What speaks to buckets, "libcurl 7.88.1"; "" where the build found nothing.
+// The library for buckets, "libcurl 7.88.1"; "" if the program was built without it.
 std::string s3_library();
 
-// Connects at the first request. Nothing can be renamed there.
+// Connects at the first request. Nothing can be renamed in a bucket.
 std::shared_ptr<Store> open_bucket(const std::string& bucket, const S3Access& access);
 
 }  // namespace sluice::storage

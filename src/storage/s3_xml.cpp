@@ -1,4 +1,4 @@
-// As much of XML as S3's answers need: no attributes that matter, no comments, no element inside its like.
+// The XML that S3's responses need: no relevant attributes, no comments, no element inside an equal one.
 #include "base/text.h"
 #include "storage/s3_client.h"
 

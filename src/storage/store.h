@@ -1,8 +1,8 @@
-// Files by name, wherever they lie: in a directory of a file system (storage/directory.h) or in a bucket
-// (storage/s3_store.h). A file is whole under its name or not there at all.
+// Files by name in a store: a directory of a file system (storage/directory.h) or a bucket
+// (storage/s3_store.h). A file is complete under its name, or does not exist.
 //
-// All functions may be called by several threads at once. base::RunError naming the file and the reason when
-// a place cannot be reached, read or written; base::InputError where that is the user's to set right.
+// All functions are thread-safe. If a place cannot be reached, read or written, they throw base::RunError
+// naming the file and the reason, or base::InputError if the user can correct it.
 #pragma once
 
 #include <chrono>
@@ -18,76 +18,76 @@
 
 namespace sluice::storage {
 
-// A file opened for reading by parts. In a bucket it stays the one that was opened: base::InputError where
-// it has been replaced or removed since.
+// A file opened for reading in parts. In a bucket it stays the object that was opened: base::InputError if
+// that has been replaced or removed since.
 class Source {
  public:
   virtual ~Source() = default;
 
   virtual int64_t size() const = 0;
-  // The file's bytes: those that have been fetched, until they are released. They stay at this address.
+  // The file's bytes, at a fixed address. Only bytes that were fetched and not yet released are valid.
   virtual const std::byte* data() const = 0;
-  // Returns when the bytes are there, or on their way from a disk. Several threads may fetch disjoint parts.
+  // Returns once the bytes are there, or being read from a disk. Several threads may fetch disjoint parts.
   virtual void fetch(base::Interval bytes) = 0;
-  // Writes the bytes to `out`, without keeping them here. Any thread.
+  // Reads the bytes into `out`, without keeping them here. Callable from any thread.
   virtual void read(base::Interval bytes, std::byte* out) = 0;
-  // The bytes are not needed for now. Whether they have to be fetched again before they are read again.
+  // Gives up the bytes for now. Returns whether they must be fetched again before they are read.
   virtual bool release(base::Interval bytes) = 0;
-  // How many threads should fetch at once.
+  // The recommended number of threads that fetch at once.
   virtual int readers() const = 0;
 };
 
-// A file that appears under its name only when complete. Without finish() nothing is left behind. One
-// thread's.
+// A file that appears under its name only when complete. Without finish() nothing is left behind. Only one
+// thread may use it.
 class Sink {
  public:
   virtual ~Sink() = default;
 
   virtual void write(const void* data, size_t size) = 0;
-  // Durable when this returns.
+  // The file is durable when this returns.
   virtual void finish() = 0;
 };
 
 struct Entry {
-  std::string name;  // without what it lies in
+  std::string name;  // relative to its directory
   bool is_directory = false;
-  int64_t bytes = 0;    // of a file in a bucket; elsewhere 0
-  std::string version;  // of a file in a bucket, as FileStatus's; elsewhere ""
+  int64_t bytes = 0;    // for files in a bucket; otherwise 0
+  std::string version;  // FileStatus::version for files in a bucket; otherwise ""
 };
 
 struct FileStatus {
   int64_t bytes = 0;
-  std::chrono::system_clock::time_point written;  // by the place's clock
-  std::string version;                            // in a bucket: another one where the file has changed
+  std::chrono::system_clock::time_point written;  // by the clock of the store
+  std::string version;                            // in a bucket: differs once the file has changed
 };
 
-// Names are separated by '/'; "" is the store's own directory.
+// Names have parts separated by '/'; "" is the store's own directory.
 class Store {
  public:
   virtual ~Store() = default;
 
-  // For people, and for locate() (storage/location.h): "runs/a/step-4", "s3://bucket/a/step-4".
+  // The text for people, and for locate() (storage/location.h): "runs/a/step-4", "s3://bucket/a/step-4".
   virtual std::string text(const std::string& name) const = 0;
 
-  // What lies in a directory, sorted by name; nothing when there is none of that name.
+  // The entries of a directory, sorted by name; empty if there is no such directory.
   virtual std::vector<Entry> entries(const std::string& directory) = 0;
-  // Of a file; nothing when there is none of that name.
+  // The status of a file; nullopt if there is no such file.
   virtual std::optional<FileStatus> status(const std::string& file) = 0;
 
-  // base::InputError when there is no such file.
+  // base::InputError if there is no such file.
   virtual std::unique_ptr<Source> open(const std::string& file) = 0;
-  // `bytes`: how long it will be, about.
+  // `bytes` is the expected size.
   virtual std::unique_ptr<Sink> create(const std::string& file, int64_t bytes) = 0;
 
-  // Where directories exist by themselves, makes one and its parents.
+  // Creates a directory and its parents; no effect where directories do not exist by themselves.
   virtual void make_directory(const std::string& directory) = 0;
-  // What is not there is removed already.
+  // Removing a file that does not exist is no error.
   virtual void remove(const std::string& file) = 0;
   virtual void remove_tree(const std::string& directory) = 0;
-  // At once, all of it. False, and nothing happens, where that cannot be done.
+  // Renames all of it atomically. Returns false, without any effect, if the store cannot do that.
   virtual bool rename(const std::string& from, const std::string& to) = 0;
 
-  // Bytes of files that have come or gone over a network so far: a sign of life of who waits for a slow one.
+  // Bytes of files sent and received over a network so far: a sign of life for waits on a slow network.
   virtual int64_t moved_bytes() const { return 0; }
 };
 
