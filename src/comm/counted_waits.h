@@ -1,4 +1,4 @@
-// Counting what a rank waits for others, and for whom.
+// Measures how long a rank waits for others, and for which rank.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,16 @@
 
 namespace sluice::comm {
 
-// What operations waited since it was made, transfers included. Written by the thread that waits, which is
-// one thread.
+// The waits of all operations on this clock so far, including transfers. Only the single thread that waits
+// writes to it.
 struct WaitClock {
   int64_t waited_ns = 0;
-  // World rank of whom the last operation waited for longest; −1: nobody, or nobody knows.
+  // World rank that the last operation waited for longest; −1: none, or unknown.
   int awaited_rank = -1;
 };
 
-// The same communicator, whose operations count their waits on `clock`. Where an operation is only ordered
-// before later work of a stream (device transports) there is nothing to count. Null stays null.
+// The same communicator, with the waits of its operations counted on `clock`. Device transports only order an
+// operation before later work of a stream, so they have no waits to count. Null stays null.
 std::unique_ptr<Communicator> counting_waits(std::unique_ptr<Communicator> inner,
                                              std::shared_ptr<WaitClock> clock);
 

@@ -9,7 +9,7 @@
 namespace sluice::comm {
 namespace {
 
-// An operation that member 1 is waited for in.
+// An operation that waits for member 1.
 class Awaiting final : public Pending {
  public:
   void wait() override { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }
@@ -61,7 +61,7 @@ TEST(CountedWaits, OperationsAreTheSameAndTheirWaitsAreCounted) {
   }
   other.join();
   EXPECT_EQ(sum, 10);
-  EXPECT_GE(clock->waited_ns, 10'000'000);  // the other came later
+  EXPECT_GE(clock->waited_ns, 10'000'000);  // the other rank came later
   EXPECT_EQ(counting_waits(nullptr, clock), nullptr);
 }
 

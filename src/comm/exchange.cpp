@@ -18,7 +18,7 @@ class Finished final : public Pending {
   void wait() override {}
 };
 
-// memcpy forbids null pointers even for nothing.
+// memcpy forbids null pointers even if it copies nothing.
 void copy(void* to, const void* from, int64_t bytes) {
   if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
 }
@@ -26,7 +26,7 @@ void copy(void* to, const void* from, int64_t bytes) {
 const std::byte* at(const void* data, int64_t offset) { return static_cast<const std::byte*>(data) + offset; }
 std::byte* at(void* data, int64_t offset) { return static_cast<std::byte*>(data) + offset; }
 
-// Where each part begins, parts lying end to end.
+// The offset of each part if parts lie end to end.
 std::vector<int64_t> offsets_of(std::span<const int64_t> sizes) {
   std::vector<int64_t> offsets(sizes.size(), 0);
   for (size_t i = 1; i < sizes.size(); ++i) offsets[i] = offsets[i - 1] + sizes[i - 1];
@@ -67,8 +67,8 @@ class StagingPool {
 
 namespace {
 
-// What reduce_scatter adds up once all parts are here. `staging` has a place for every member, this one's
-// stays unused: its part is read from `own`.
+// The sum that reduce_scatter computes once all parts have arrived. `staging` has a place for every member;
+// this member's place is unused, because its part is read from `own`.
 struct Reduction {
   const void* own = nullptr;
   void* receive = nullptr;

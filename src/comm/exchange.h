@@ -1,5 +1,5 @@
-// Collectives made of point-to-point messages, for transports that only need to know how to post those
-// (Gloo, host-staged). Sums are taken on the host in member order.
+// Collectives made of point-to-point messages, for transports that only implement posting of messages (Gloo,
+// host-staged). Sums are computed on the host in member order.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,10 @@
 
 namespace sluice::comm {
 
-// An operation that is done already.
+// An operation that has already completed.
 PendingPtr finished();
 
-// Buffers that reduce_scatter receives into, kept for the next one. Thread-safe.
+// Reusable buffers that reduce_scatter receives into. Thread-safe.
 class StagingPool;
 
 class ExchangeCommunicator : public Communicator {
@@ -30,13 +30,13 @@ class ExchangeCommunicator : public Communicator {
   ~ExchangeCommunicator() override;
 
   struct Operation {
-    const char* kind = "";    // "all_gather", "send", …: for messages
-    int64_t position = 0;     // how many operations this member issued before it
+    const char* kind = "";    // "all_gather", "send", …: for errors
+    int64_t position = 0;     // number of operations that this member issued before
     bool collective = false;  // collectives and point-to-point never match each other
   };
 
-  // Posts all messages at once and returns; none is for this member, none is empty. Messages of one pair
-  // and kind (collective or not) match in order.
+  // Posts all messages at once and returns. No message is empty or to this member itself. Messages of one
+  // pair and kind (collective or not) match in order.
   virtual PendingPtr post(const Operation& operation, std::span<const Message> messages) = 0;
 
  private:
@@ -46,7 +46,7 @@ class ExchangeCommunicator : public Communicator {
   std::shared_ptr<StagingPool> pool_;
 };
 
-// The communicator of one member, world rank `rank`: copies at once. Every transport uses it.
+// A communicator of the single world rank `rank`, which copies at once. Every transport uses it.
 std::unique_ptr<Communicator> lone_communicator(const std::string& name, int rank);
 
 }  // namespace sluice::comm

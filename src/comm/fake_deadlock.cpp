@@ -7,7 +7,7 @@
 namespace sluice::comm::fake {
 namespace {
 
-// An operation with the queue it stands in.
+// An operation and its place in a queue.
 struct Queued {
   const Channel* channel = nullptr;
   int member = 0;
@@ -20,7 +20,7 @@ struct Queued {
 
 bool sends(const Message& message) { return message.send != nullptr || message.receive == nullptr; }
 
-// The part of `operation` that part `part` of member `member` meets.
+// Whether `operation` has the counterpart of part `part` of member `member`.
 bool meets(const Operation& operation, int member, const PostedMessage& part) {
   return std::any_of(operation.parts.begin(), operation.parts.end(), [&](const PostedMessage& other) {
     return other.message.peer == member && other.ordinal == part.ordinal &&
@@ -28,7 +28,7 @@ bool meets(const Operation& operation, int member, const PostedMessage& part) {
   });
 }
 
-// Grows the set of operations that can end to its least fixed point; what stays outside is stuck.
+// Computes the operations that can end as a least fixed point; all others are stuck.
 class Analysis {
  public:
   Analysis(const std::map<std::string, std::unique_ptr<Channel>>& channels, const std::list<Wait>& waits,
@@ -59,7 +59,7 @@ class Analysis {
   }
 
  private:
-  // What stands before an operation: another one that is stuck, or a rank whose threads have all left.
+  // The obstacle to an operation: another operation that is stuck, or a rank whose threads have all left.
   struct Blocker {
     enum Kind { kNone, kOperation, kLeft } kind = kNone;
     Queued place;
@@ -68,7 +68,7 @@ class Analysis {
 
   bool can_end(const Operation* operation) const { return ending_.contains(operation); }
 
-  // Whether a thread of `rank` runs, or will once its wait is over.
+  // Whether a thread of `rank` runs, or will run once its wait is over.
   bool can_issue(int rank) const {
     const Threads& threads = threads_[static_cast<size_t>(rank)];
     if (!threads.ever || threads.waiting < threads.registered) return true;
@@ -82,8 +82,8 @@ class Analysis {
                          [&](const Queued& place) { return &place.operation() == operation; });
   }
 
-  // What keeps member `peer` from reaching its `index`-th posted operation, or from issuing a new one after
-  // all that it posted.
+  // The reason why member `peer` cannot reach its `index`-th posted operation, or, if `index` is beyond
+  // those, cannot issue a new one.
   Blocker before(const Channel& channel, int peer, size_t index) const {
     const Member& member = channel.members[static_cast<size_t>(peer)];
     for (size_t i = 0; i < index; ++i) {
@@ -132,7 +132,7 @@ class Analysis {
     return {};
   }
 
-  // Follows blockers until they come back or end at a rank that left, and prints that part of the way.
+  // Follows blockers until they form a cycle or end at a rank that has left, and describes that part.
   std::string follow(const Wait& wait) const {
     std::vector<const Operation*> path;
     std::vector<std::string> lines;

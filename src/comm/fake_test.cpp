@@ -19,10 +19,10 @@ using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-// What each rank's thread threw, "" if nothing.
+// By rank: the error that its thread threw, "" if none.
 using Errors = std::vector<std::string>;
 
-// Runs body(transport) in a registered thread for every rank.
+// Runs body(transport) for every rank in a registered thread.
 Errors run_ranks(FakeWorld& world, int ranks, const std::function<void(Transport&)>& body) {
   Errors errors(static_cast<size_t>(ranks));
   std::vector<FakeWorld::Participant> participants;
@@ -56,7 +56,7 @@ TEST(Fake, CollectivesGiveEveryMemberItsPart) {
     group->all_gather(&rank, gathered.data(), sizeof(int))->wait();
     EXPECT_EQ(gathered, (std::vector<int>{0, 1, 2}));
 
-    // Rank r sends r + j bytes to j, all of value 10·r + j.
+    // Rank r sends r + j bytes to rank j, each of value 10·r + j.
     std::string out;
     std::vector<int64_t> send_bytes;
     std::vector<int64_t> receive_bytes;
@@ -300,7 +300,7 @@ TEST(Fake, WaitThatLastsTooLongIsAnError) {
   EXPECT_THROW(pending->wait(), base::RunError);
 }
 
-// Random events over random groups, in one global order on every rank: cannot deadlock, whatever the delays.
+// Random events over random groups, in one global order on all ranks: no delay can cause a deadlock.
 TEST(Fake, RandomProgramsInOneGlobalOrderEnd) {
   constexpr int kRanks = 5;
   for (uint64_t seed = 0; seed < 20; ++seed) {

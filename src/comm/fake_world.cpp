@@ -300,7 +300,7 @@ void World::start(Transfer transfer) {
   changed_.notify_all();
 }
 
-// Once the world has failed nothing moves any more: waiters unwind and their buffers go.
+// After a failure no transfer completes any more: waiters unwind and free their buffers.
 void World::settle() {
   while (failure_.empty() && !in_flight_.empty() && in_flight_.top().end <= Clock::now()) {
     const Transfer transfer = in_flight_.top();

@@ -1,4 +1,4 @@
-// Inside the fake: what is posted, and who waits. Included by fake*.cpp only.
+// Internals of the fake: posted operations and waiting threads. Included by fake*.cpp only.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 
 enum class Kind : uint8_t { kExchange, kAllGather, kAllToAll, kReduceScatter };
 
-// One message of an exchange. `ordinal`: it is the how-manieth from its sender to its receiver.
+// One message of an exchange. `ordinal` counts the messages from its sender to its receiver.
 struct PostedMessage {
   Message message;
   int64_t ordinal = 0;
@@ -34,13 +34,13 @@ struct PostedMessage {
 struct Operation {
   Kind kind = Kind::kExchange;
   int member = 0;
-  int64_t position = 0;  // how many operations this member issued on the communicator before it
+  int64_t position = 0;  // number of operations that this member issued on the communicator before
   bool done = false;
 
   std::vector<PostedMessage> parts;  // exchange
   size_t unfinished_parts = 0;
 
-  int64_t collective = 0;  // collectives: the how-manieth on the communicator
+  int64_t collective = 0;  // number of this collective on the communicator
   bool matched = false;
   const void* send = nullptr;
   void* receive = nullptr;
@@ -58,7 +58,7 @@ struct Member {
   std::deque<OperationPtr> queue;  // posted and not done, oldest first
 };
 
-// One direction between two members: what the side that is ahead has posted.
+// One direction between two members: the messages posted by the side that is ahead.
 struct Pair {
   int64_t sends = 0;
   int64_t receives = 0;
@@ -70,17 +70,17 @@ struct Channel {
   int id = 0;
   std::vector<int> ranks;
   std::vector<Member> members;
-  std::vector<OperationPtr> first_of_collective;  // by collective: who issued it first
+  std::vector<OperationPtr> first_of_collective;  // by collective: the operation that was issued first
   std::map<std::pair<int, int>, Pair> pairs;      // by (sender, receiver)
   uint64_t transfers = 0;
 };
 
-// A matched transfer that ends at `end`: a collective (all members' heads), or one message of an exchange.
+// A matched transfer that ends at `end`: a collective (all queues' heads), or one message of an exchange.
 struct Transfer {
   Clock::time_point end;
   uint64_t number = 0;
   Channel* channel = nullptr;
-  OperationPtr sender;  // null: a collective
+  OperationPtr sender;  // null for a collective
   OperationPtr receiver;
   Message from;
   Message to;
@@ -103,7 +103,7 @@ struct Threads {
   int waiting = 0;
 };
 
-// "rank 0 waits in 'p2p' #3 receive from 1" without the rank: "'p2p' #3 receive from 1".
+// The operation without the rank: "'p2p' #3 receive from 1".
 std::string describe(const Channel& channel, const Operation& operation);
 
 // All methods are thread-safe.
@@ -120,7 +120,7 @@ class World {
   void leave(int rank);
 
  private:
-  // All below: REQUIRES the lock.
+  // All functions below REQUIRE that the lock is held.
   void check_join_order(int rank, const Channel& channel);
   void check_collective(Channel& channel, const OperationPtr& operation);
   void check_parts(Channel& channel, Operation& operation);
@@ -142,15 +142,15 @@ class World {
   std::string failure_;
   std::map<std::string, std::unique_ptr<Channel>> channels_;
   std::map<std::pair<int, int>, std::vector<int>> shared_order_;  // channel ids that two ranks share
-  std::map<std::pair<int, int>, size_t> shared_joined_;           // (rank, other) -> how many rank joined
+  std::map<std::pair<int, int>, size_t> shared_joined_;           // (rank, other) -> number that rank joined
   std::vector<Threads> threads_;                                  // by rank
   std::list<Wait> waits_;
   std::priority_queue<Transfer, std::vector<Transfer>, std::greater<>> in_flight_;
   uint64_t started_ = 0;
 };
 
-// The report of what keeps the waits from ever ending, or "" while all can end. A wait can end if every
-// member that it needs has posted its part, or has a thread that may still post it.
+// Describes why some waits can never end; "" if all can. A wait can end if every member that it needs has
+// posted its part, or has a thread that may still post it.
 std::string find_deadlock(const std::map<std::string, std::unique_ptr<Channel>>& channels,
                           const std::list<Wait>& waits, const std::vector<Threads>& threads);
 

@@ -7,7 +7,7 @@ namespace {
 
 struct Head {
   int64_t kind = 0;
-  int64_t bytes = 0;  // of the text behind it
+  int64_t bytes = 0;  // size of the text that follows
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What one member of a communicator tells all others to do next.
+// Orders from member 0 of a communicator to all others: the work to do next.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 namespace sluice::comm {
 
 struct Order {
-  int64_t kind = 0;  // that sender and receivers agree on
+  int64_t kind = 0;  // a number that both sides agree on
   std::string text;
 };
 
-// From member 0, on host memory; each call meets one receive_order() of every other member. Both throw what
-// the communicator throws.
+// Sends from member 0, in host memory; each call matches one receive_order() of every other member. Both
+// throw the communicator's errors.
 void send_order(Communicator& members, const Order& order);
 Order receive_order(Communicator& members);
 

@@ -9,7 +9,7 @@
 namespace sluice::comm {
 namespace {
 
-// Inner loops of a fixed length: -O2 vectorises those without a cost model for the remainder.
+// Inner loops have a fixed length: -O2 vectorizes them, because its cost model need not consider a remainder.
 constexpr int64_t kBlock = 32;
 
 template <typename Element, typename Add>
@@ -23,8 +23,8 @@ void add_all(Element* __restrict destination, const Element* __restrict source, 
 
 float widen(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 
-// Adding half of the last kept bit, less one if that bit is even, rounds to nearest even; a NaN would
-// overflow into infinity and is made quiet instead.
+// Adding half of the last kept bit, minus one if that bit is even, rounds to nearest even. A NaN would
+// overflow to infinity, so it is made quiet instead.
 uint16_t narrow(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   const uint32_t rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;

@@ -1,9 +1,9 @@
-// How bytes move between ranks: the interface that Gloo, NCCL, the host-staged transport and the
-// in-process fake implement. It knows nothing of tensors.
+// The interface for moving bytes between ranks, which Gloo, NCCL, the host-staged transport and the
+// in-process fake implement. It does not know tensors.
 //
-// Ordering contract (NCCL's): the operations of one communicator are matched in the order in which each
-// member issues them, there are no tags, and a send completes only when its peer has posted the receive.
-// Callers therefore issue the same sequence of operations on all members; graph/verifier proves it.
+// Ordering contract (NCCL's): the operations of one communicator match in the order in which each member
+// issues them. There are no tags, and a send completes only when its peer has posted the receive. So callers
+// must issue the same sequence of operations on all members; graph/verifier proves that they do.
 #pragma once
 
 #include <cstddef>
@@ -19,20 +19,20 @@ namespace sluice::comm {
 enum class DType : uint8_t { kFloat32, kFloat64, kBFloat16 };
 int64_t size_of(DType dtype);
 
-// An operation under way. wait() returns when the result may be used (host transports) or has been
-// ordered before later work of the stream it was issued on (device transports). Throws base::RunError
-// naming the communicator and the operation when a peer is lost or the timeout passes.
+// An operation in progress. wait() returns when the result may be used (host transports), or when it is
+// ordered before later work of the operation's stream (device transports). Throws base::RunError naming the
+// communicator and the operation if a peer is lost or the timeout passes.
 class Pending {
  public:
   virtual ~Pending() = default;
   virtual void wait() = 0;
-  // Whom wait() waited for longest: the member that came last, or whose bytes did. -1 where the transport
-  // can't tell, or there is nobody.
+  // The member that wait() waited for longest: the last to arrive, or to deliver its bytes. -1 if the
+  // transport cannot tell, or there was no wait.
   virtual int awaited_peer() const { return -1; }
 };
 using PendingPtr = std::unique_ptr<Pending>;
 
-// One part of an exchange: `bytes` bytes to (send is set) or from (receive is set) member `peer`.
+// One message of an exchange: `bytes` bytes to (`send` is set) or from (`receive` is set) member `peer`.
 struct Message {
   const void* send = nullptr;
   void* receive = nullptr;
@@ -41,7 +41,7 @@ struct Message {
 };
 
 // A set of ranks that exchange bytes, seen from one member. Not thread-safe: one thread issues at a time.
-// Buffers must stay alive and untouched until wait() has returned.
+// Buffers must stay valid and unchanged until wait() has returned.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -51,23 +51,23 @@ class Communicator {
   int size() const { return static_cast<int>(ranks_.size()); }
   const std::vector<int>& ranks() const { return ranks_; }  // world ranks, by member index
 
-  // Every member gives `bytes`; `receive` holds size()·bytes, by member index.
+  // Every member sends `bytes` bytes; `receive` gets size()·bytes, by member index.
   virtual PendingPtr all_gather(const void* send, void* receive, int64_t bytes) = 0;
 
-  // Member j gets send_bytes[j] bytes; parts lie end to end by member index on both sides; zeros allowed.
+  // Member j gets send_bytes[j] bytes. Parts lie end to end by member index on both sides; sizes may be 0.
   virtual PendingPtr all_to_all(const void* send, std::span<const int64_t> send_bytes, void* receive,
                                 std::span<const int64_t> receive_bytes) = 0;
 
-  // `send` holds size()·count elements, part j for member j; `receive` gets the sum over members of this
-  // member's part. Host transports add in member order: the same bits however the ranks were started.
+  // `send` has size()·count elements, part j for member j; `receive` gets the sum of the parts for this
+  // member. Host transports add in member order, so that the bits do not depend on how ranks were started.
   virtual PendingPtr reduce_scatter(const void* send, void* receive, int64_t count, DType dtype) = 0;
 
-  // Point to point as one operation (NCCL's group): its messages progress independently of each other, so
-  // a ring step or a swap between two ranks is one exchange. The j-th message to a peer meets the j-th
-  // message that the peer receives from here. `peer` is never this member.
+  // Point-to-point messages as one operation (NCCL's group). They progress independently, so a ring step or a
+  // swap between two ranks is one exchange. The j-th message to a peer matches the j-th message that the peer
+  // receives from here. `peer` is never this member.
   virtual PendingPtr exchange(std::span<const Message> messages) = 0;
 
-  // Exchanges of one message; `peer` is a member index.
+  // Exchanges with a single message; `peer` is a member index.
   PendingPtr send(const void* data, int64_t bytes, int peer);
   PendingPtr receive(void* data, int64_t bytes, int peer);
 
@@ -81,21 +81,21 @@ class Communicator {
   int rank_;
 };
 
-// One rank's door to the others.
+// One rank's access to all others.
 class Transport {
  public:
   virtual ~Transport() = default;
   virtual int rank() const = 0;
   virtual int world_size() const = 0;
 
-  // Collective over `ranks` (ascending world ranks, this one among them): all of them call it with the
-  // same name and ranks, and all calls of a process come in the same order everywhere. `name` is unique.
-  // All communicators are made and warmed at start-up. A communicator of one rank copies.
+  // Collective over `ranks` (ascending world ranks, including this one). All of them call it with the same
+  // name and ranks, and all ranks make their calls in the same order. `name` is unique. All communicators are
+  // made and warmed up at start. A communicator of one rank copies.
   virtual std::unique_ptr<Communicator> communicator(const std::string& name,
                                                      const std::vector<int>& ranks) = 0;
 
-  // Throws base::RunError when an operation issued earlier has failed since: device transports learn of some
-  // failures only after they have issued. Host transports throw where they wait and have nothing to add.
+  // Throws base::RunError if an operation has failed after it was issued: device transports learn of some
+  // failures only then. Host transports throw while waiting and need no check.
   virtual void check() {}
 };
 

@@ -18,7 +18,7 @@ uint16_t truncated(float value) { return static_cast<uint16_t>(std::bit_cast<uin
 
 float widened(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 
-// The nearest bfloat16, by trying both neighbours: ties go to the even one.
+// The nearest bfloat16, found by trying both neighbours; ties go to the even one.
 uint16_t nearest(float value) {
   const uint16_t low = truncated(value);
   const auto high = static_cast<uint16_t>(low + 1);

@@ -21,10 +21,10 @@ struct Wait {
   Reason reason = Reason::kStream;
 };
 
-// The last event seen under each id, ids being small integers.
+// The last event seen under each id; ids are small integers.
 class LastSeen {
  public:
-  // The event before `event` under `id`, or -1.
+  // Sets the last event under `id` and returns the previous one, or -1.
   int exchange(int id, int event) {
     const auto index = static_cast<size_t>(id);
     if (index >= last_.size()) last_.resize(index + 1, -1);
@@ -36,7 +36,7 @@ class LastSeen {
   std::vector<int> last_;
 };
 
-// Checks membership once for the whole program: `issued` counts how often an event was issued by members.
+// Checks once for the whole program that only members issue an event, and each of them once.
 class Membership {
  public:
   explicit Membership(const VirtualProgram& program) : program_(program), issued_(program.events.size(), 0) {}
@@ -140,7 +140,7 @@ std::string describe(const VirtualProgram& program, const Wait& wait) {
                     reason, ")");
 }
 
-// Every event that never started waits for another such event, so following those must come back.
+// Every event that never started waits for another such event, so following these waits leads to a cycle.
 std::string cycle_among(const VirtualProgram& program, const std::vector<Wait>& waits,
                         const std::vector<int64_t>& end_ns) {
   std::vector<const Wait*> blocker(end_ns.size(), nullptr);

@@ -15,7 +15,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Two ranks: a rendezvous waits for the later one, streams of a rank run side by side.
+// Two ranks: a rendezvous waits for the later one, and streams of a rank run concurrently.
 TEST(VirtualTime, RendezvousStartsWhenTheLastMemberIsReady) {
   const VirtualProgram program{
       .events = {{{0}, kNoCommunicator, 10, "a"},
@@ -73,7 +73,7 @@ TEST(VirtualTime, EventThatAMemberNeverIssuesIsOurMistake) {
   EXPECT_THROW(run_virtually(program, {}), base::AssertionError);
 }
 
-// A random program: events in one global order (`shuffled` pairs of neighbours swapped on some ranks).
+// A random program: events in one global order, then `shuffled` swaps of neighbours on some ranks.
 VirtualProgram random_program(uint64_t seed, int events, int shuffled) {
   base::Rng rng(seed);
   VirtualProgram program;
@@ -101,7 +101,7 @@ VirtualProgram random_program(uint64_t seed, int events, int shuffled) {
   return program;
 }
 
-// The slow twin: steps through time, starting whatever stands at all its heads.
+// A slow reference: steps through time and starts every event that is at the head of all its queues.
 std::map<int, int64_t> starts_by_stepping(const VirtualProgram& program) {
   std::map<int, int64_t> start;
   std::map<int, int64_t> end;
