@@ -60,7 +60,7 @@ void check_fields(const Json& body, std::span<const FieldRule> rules) {
 void require_few_entries(std::string_view json, int64_t most) {
   constexpr std::string_view kMarks = ",:[{";
   int64_t entries = 0;
-  bool inside = false;  // of a text
+  bool inside = false;  // inside a quoted text
   for (size_t i = 0; i < json.size(); ++i) {
     if (json[i] == '"') inside = !inside;
     if (json[i] == '\\' && inside) ++i;

@@ -1,5 +1,5 @@
-// The fields that a JSON body may have: a table by endpoint. A field of a wrong kind, or one that would
-// change the answer and is not followed, is refused by its name.
+// The fields that a JSON body may have: a table for each endpoint. A field is refused by its name if its kind
+// is wrong, or if it would change the answer and is not supported.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace sluice::http {
 
-// What is wrong with one field of a request.
+// A fault of one field of a request, with the field's name.
 class FieldError : public base::InputError {
  public:
   FieldError(std::string field, const std::string& message) : InputError(message), field_(std::move(field)) {}
@@ -22,11 +22,11 @@ class FieldError : public base::InputError {
   std::string field_;
 };
 
-// Kinds of JSON values, to be joined by |. kWhole: numbers without a fraction alone.
+// Kinds of JSON values, combined by |. kWhole: only numbers without a fraction.
 enum Kind : unsigned { kFlag = 1, kWhole = 2, kNumber = 4, kText = 8, kList = 16, kObject = 32 };
 
-// kFollowed: the reader takes it. kNoEffect: it changes nothing of the answer. kNeutralOnly: it would, and
-// only values that ask for what happens anyway are taken.
+// kFollowed: the field is supported. kNoEffect: it never changes the answer. kNeutralOnly: it would change
+// the answer, so only values are accepted that ask for the default behavior.
 enum class Use : uint8_t { kFollowed, kNoEffect, kNeutralOnly };
 
 struct FieldRule {
@@ -34,13 +34,13 @@ struct FieldRule {
   unsigned kinds = 0;
   Use use = Use::kFollowed;
   std::string_view neutral =
-      "";  // JSON of a value that changes nothing, beside null, false, 0 and what is empty
+      "";  // JSON of a value without effect, besides null, false, 0 and empty values
 };
 
-// FieldError naming the first field of `body` that no rule lets through.
+// FieldError naming the first field of `body` that no rule permits.
 void check_fields(const base::Json& body, std::span<const FieldRule> rules);
 
-// InputError where JSON has more than `most` values, keys and commas counted: before anything is made of it.
+// InputError if JSON text has more than `most` values, keys and commas included. It is called before parsing.
 void require_few_entries(std::string_view json, int64_t most);
 
 }  // namespace sluice::http

@@ -10,7 +10,7 @@ namespace sluice::http {
 namespace {
 
 constexpr size_t kMostFields = 128;
-constexpr uint64_t kMostLineBytes = 16384;  // of a body's chunk extensions and trailers together
+constexpr uint64_t kMostLineBytes = 16384;  // limit for a body's chunk extensions and trailers together
 
 bool is_token_letter(char c) {
   constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
@@ -21,7 +21,7 @@ bool is_token(std::string_view text) { return !text.empty() && std::ranges::all_
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
 
-// NUL, line breaks and DEL are read differently by different programs.
+// False for NUL, line breaks and DEL, which different programs interpret differently.
 bool may_stand_in_value(char c) {
   constexpr std::string_view kNever("\0\r\n\v\f\x7f", 6);
   return kNever.find(c) == std::string_view::npos;
@@ -57,7 +57,7 @@ std::string percent_decoded(std::string_view text) {
   return made;
 }
 
-// The line up to "\r\n", or "\n" as RFC 9112 (2.2) lets a recipient take it; `rest` goes on behind it.
+// Takes the line up to "\r\n", or "\n" as RFC 9112 (2.2) permits, from the front of `rest`.
 std::string_view next_line(std::string_view& rest) {
   const size_t end = rest.find('\n');
   std::string_view line = rest.substr(0, end);
@@ -94,7 +94,7 @@ void read_request_line(std::string_view line, Head& head, std::string_view& targ
   head.minor_version = version[7] - '0';
 }
 
-// A path, or "http://HOST/PATH", whose host then counts instead of the field's (RFC 9112, 3.2.2).
+// Parses a path, or "http://HOST/PATH", whose host replaces that of the Host field (RFC 9112, 3.2.2).
 void read_target(std::string_view target, Head& head) {
   const size_t scheme = target.find("://");
   if (target.front() != '/' && scheme != std::string_view::npos) {
@@ -107,7 +107,7 @@ void read_target(std::string_view target, Head& head) {
   head.path = percent_decoded(target.substr(0, target.find_first_of("?#")));
 }
 
-// Several that are the same are one (RFC 9112, 6.3).
+// Parses Content-Length. Several equal values count as one (RFC 9112, 6.3).
 void read_length(const std::string& value, Head& head) {
   std::string_view rest = value;
   while (true) {
@@ -145,7 +145,7 @@ bool has_option(const Head& head, std::string_view option) {
   return false;
 }
 
-// What fields say of the message and its connection.
+// Interprets the fields about the message's length, its host and its connection.
 void read_meaning(Head& head) {
   int hosts = 0;
   std::string host;
@@ -165,7 +165,7 @@ void read_meaning(Head& head) {
   if (hosts > 1 || (hosts == 0 && head.minor_version > 0)) throw Fault(400, "one Host field is needed");
   if (head.host.empty()) head.host = host;
   head.keep_alive = head.minor_version > 0 ? !has_option(head, "close") : has_option(head, "keep-alive");
-  // A proxy before this server may have gone by the other of the two.
+  // A proxy in front of this server may have used the other of the two lengths.
   if (head.chunked && (head.content_length || head.minor_version == 0)) head.keep_alive = false;
   if (head.chunked) head.content_length.reset();
 }
@@ -178,7 +178,7 @@ const std::string* Head::find(std::string_view name) const {
 }
 
 size_t end_of_head(std::string_view bytes, size_t& searched) {
-  // An empty line in front is passed over (RFC 9112, 2.2).
+  // Skips an empty line in front (RFC 9112, 2.2).
   const size_t begin = bytes.starts_with("\r\n") ? 2 : bytes.starts_with('\n') ? 1 : 0;
   if (bytes.size() > begin && bytes.substr(begin) != "\r" && !is_token_letter(bytes[begin]))
     throw Fault(400, "no request of HTTP begins so: is it one of TLS?");
@@ -260,8 +260,8 @@ size_t BodyReader::read_line(std::string_view bytes) {
   return taken;
 }
 
-// Without its "\n". A size and what ends a chunk end with "\r\n" and nothing else; trailers as header fields
-// do.
+// REQUIRES: `line` lacks its "\n". Chunk sizes and ends of chunks must end with "\r\n"; trailers may end like
+// header fields.
 void BodyReader::take_line(std::string_view line) {
   const bool returned = line.ends_with('\r');
   if (returned) line.remove_suffix(1);

@@ -1,6 +1,6 @@
-// Requests of HTTP/1.1 as bytes: heads and bodies, read as strictly as RFC 9112 lets a server behind a proxy
-// be. Two programs that see a message end at different places let one client's bytes pass for another's
-// request (request smuggling), so what h11 and llhttp refuse is refused here.
+// Parses HTTP/1.1 requests, heads and bodies, as strictly as RFC 9112 permits for a server behind a proxy.
+// Two programs that disagree about a message's end let bytes of one client pass for another's request
+// (request smuggling). So everything that h11 and llhttp refuse is refused here.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace sluice::http {
 
-// A message that is refused: the status to answer with. Where it ends is not known, so its connection ends
+// A refused message, with the status to answer. Its end is unknown, so its connection is closed,
 // too.
 class Fault : public std::runtime_error {
  public:
@@ -30,8 +30,8 @@ struct Field {
 
 struct Head {
   std::string method;
-  std::string path;  // percent-decoded, without the query; "*" and authorities as they are
-  std::string host;  // without the port; empty: HTTP/1.0 without one
+  std::string path;  // percent-decoded, without the query; "*" and authorities unchanged
+  std::string host;  // without the port; empty: HTTP/1.0 without a Host field
   std::vector<Field> fields;
   int minor_version = 1;
   std::optional<uint64_t> content_length;
@@ -40,24 +40,24 @@ struct Head {
   bool expects_continue = false;
 
   bool has_body() const { return chunked || content_length.value_or(0) > 0; }
-  // The value of the first such field; null: there is none.
+  // The value of the first field of that name; null if there is none.
   const std::string* find(std::string_view name) const;
 };
 
-// The end of the head that `bytes` begin with, behind its empty line; 0: it has not come. `searched` is 0 at
-// first, and saves looking twice at what was looked at before. Fault where no request begins so.
+// The end of the head at the start of `bytes`, after its empty line; 0 if it has not arrived. `searched`
+// starts at 0 and avoids searching bytes twice. Fault if no request begins this way.
 size_t end_of_head(std::string_view bytes, size_t& searched);
 
-// The head that `bytes` are. Fault 400, 417, 431, 501 or 505 naming what is wrong.
+// Parses `bytes`, a complete head. Fault 400, 417, 431, 501 or 505 naming the error.
 Head read_head(std::string_view bytes);
 
-// The body behind a head, with chunks taken apart. Trailers are checked and left out.
+// Reads the body after a head and removes its chunking. Trailers are checked and dropped.
 class BodyReader {
  public:
-  // Fault 413 beyond `most_bytes`, where a length is told before any byte is read.
+  // Fault 413 if the body exceeds `most_bytes`; a Content-Length or chunk size fails before its bytes come.
   BodyReader(const Head& head, int64_t most_bytes);
 
-  // Takes what belongs to the body from the front of `bytes`, and returns how much that is.
+  // Consumes the body's bytes at the front of `bytes` and returns their number.
   size_t read(std::string_view bytes);
   bool done() const { return state_ == State::kDone; }
   int64_t bytes() const { return static_cast<int64_t>(body_.size()); }
@@ -72,16 +72,16 @@ class BodyReader {
 
   State state_ = State::kDone;
   bool chunked_ = false;
-  uint64_t left_ = 0;  // of the chunk, or of the body
+  uint64_t left_ = 0;  // bytes left in the chunk, or in the body
   uint64_t most_bytes_ = 0;
-  uint64_t line_bytes_ = 0;  // of sizes' extensions and trailers so far
-  std::string line_;         // that has not ended
+  uint64_t line_bytes_ = 0;  // total of chunk extensions and trailers
+  std::string line_;         // the incomplete line
   std::string body_;
 };
 
-// A Host's, an authority's or an origin's name, without its port and brackets, in lower case.
+// The host name in a Host field, an authority or an origin: without port and brackets, in lower case.
 std::string name_of_authority(std::string_view authority);
-// Whether a name is an address of IPv4 or IPv6.
+// Whether a name is an IPv4 or IPv6 address.
 bool is_address(const std::string& name);
 
 }  // namespace sluice::http

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kHost = "Host: a\r\n";
 
-// The status of a whole message: 200 with its body read, else the fault's; 0: it goes on.
+// The status for a whole message: 200 with its body read, otherwise the fault's; 0 if it is incomplete.
 int status_of(const std::string& bytes, std::string* body = nullptr, int64_t most_bytes = 1000) {
   try {
     size_t searched = 0;
