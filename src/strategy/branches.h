@@ -1,4 +1,4 @@
-// What a piece has of a sequence's prefix and of each of its branches.
+// Splits a piece at a sequence's prefix and branches.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace sluice::strategy {
 
-// Calls visit(branch, tokens) for each of them, in their order: -1 with tokens of the prefix, which is all of
-// a sequence without branches; then a branch's number with its own, counted from the prefix's begin on.
+// Calls visit(branch, tokens) for each part of the piece in order. Branch -1 is the prefix, which is the
+// whole of a sequence without branches. A branch's tokens are counted as if it followed the prefix at once.
 template <typename Visit>
 void for_each_part(const Sequence& sequence, const Piece& scheduled, const Visit& visit) {
   const base::Interval rows{scheduled.begin, scheduled.end};

@@ -22,17 +22,17 @@ constexpr const char* kSchema = "sluice.cluster/1";
 constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr int64_t kGiB = int64_t{1} << 30;
 
-// What the figures of a cluster may be: far beyond any machine on either side.
+// Ranges of a cluster's figures, far beyond any machine on either side.
 constexpr base::Range<int> kDevices{1, static_cast<int>(kMaxRanks)};
 constexpr base::Range<int64_t> kMemoryBytes{1, int64_t{1} << 50};
 constexpr base::Range<double> kFlopsPerNs{1e-3, 1e9};
 constexpr base::Range<double> kBytesPerNs{1e-6, 1e6};
 constexpr base::Range<double> kLatencyNs{0, 1e9};  // a second
-// Of devices whose memory's speed nobody says: between those of the presets.
+// FLOPs for each byte read, assumed if a file leaves out device_bytes_per_ns: between those of the presets.
 constexpr double kFlopsAByte = 150;
 
-// One core a rank over loopback: 24 µs for a small message and 1 byte/ns in a ring, measured with Gloo on
-// two cores; FP32 products of a small model. A probe of the machine replaces it in training.
+// One core for each rank, over loopback. Gloo on two cores: 24 µs for a small message and 1 byte/ns in a
+// ring; compute: FP32 products of a small model. In training a probe of the machine replaces these figures.
 Cluster local() {
   return {.name = "local",
           .gpus_per_node = 4,
@@ -46,11 +46,11 @@ Cluster local() {
           .host_memory_bytes = 8 * kGiB};
 }
 
-// Memory: 81,252 MiB (the limit in Hydraulis' planner). Compute: as data/rates/rates.json has it of A100,
-// here and below; 80 % of 2,039 GB/s of its memory. Links: NVLink 400 GB/s both ways together and 200 GB/s
-// InfiniBand a node of eight (Hydraulis, section 8.1), so 200 GB/s a direction and device, and 25 GB/s of
-// each of eight adapters; 80 % of either attained. PCIe 4.0 x16: 32 GB/s, 75 % attained. Latencies and host
-// memory: typical values.
+// Memory: 81,252 MiB (the limit in Hydraulis' planner), 80 % of 2,039 GB/s. Compute:
+// data/rates/rates.json's figure for A100. Links (Hydraulis, section 8.1): NVLink 400 GB/s both ways
+// together, so 200 GB/s for each direction of a device; 200 GB/s InfiniBand for a node, so 25 GB/s for each
+// of eight adapters. Links attain 80 %. PCIe 4.0 x16: 32 GB/s, 75 % attained. Latencies and host memory:
+// typical values.
 Cluster a800x8() {
   return {.name = "a800x8",
           .gpus_per_node = 8,
@@ -64,9 +64,9 @@ Cluster a800x8() {
           .host_memory_bytes = 1024 * kGiB};
 }
 
-// NVIDIA's A100 and DGX A100 data sheets: 40 GB (40,536 MiB in Hydraulis' planner), memory 1,555 GB/s (80 %
-// attained), NVLink 600 GB/s both ways together, eight 200 Gb/s
-// adapters a node (80 % attained), PCIe 4.0 x16 32 GB/s (75 %), 1 TB of host memory. Latencies: typical
+// NVIDIA's A100 and DGX A100 data sheets. Memory: 40 GB (40,536 MiB in Hydraulis' planner), 1,555 GB/s (80
+// % attained). Links: NVLink 600 GB/s both ways together, eight 200 Gb/s adapters for a node (80 %
+// attained), PCIe 4.0 x16 32 GB/s (75 %). Host memory: 1 TB. Compute: as for A800. Latencies: typical
 // values.
 Cluster a100x8() {
   return {.name = "a100x8",
@@ -81,9 +81,9 @@ Cluster a100x8() {
           .host_memory_bytes = 1024 * kGiB};
 }
 
-// NVIDIA's H100 SXM data sheet and DGX H100 user guide: 80 GB, memory 3,350 GB/s (80 %), NVLink 900 GB/s both
-// ways together, eight 400 Gb/s adapters a node (80 % attained), PCIe 5.0 x16 64 GB/s (75 %), 2 TB of host
-// memory. Latencies: typical values.
+// NVIDIA's H100 SXM data sheet and DGX H100 user guide. Memory: 80 GB, 3,350 GB/s (80 %). Links: NVLink 900
+// GB/s both ways together, eight 400 Gb/s adapters for a node (80 % attained), PCIe 5.0 x16 64 GB/s (75 %).
+// Host memory: 2 TB. Latencies: typical values.
 Cluster h100x8() {
   return {.name = "h100x8",
           .gpus_per_node = 8,
@@ -107,9 +107,9 @@ Cluster h200x8() {
   return cluster;
 }
 
-// NVIDIA's B200 and DGX B200 data sheets: 180 GB (183,359 MiB as its driver reports), memory 8,000 GB/s (80
-// %), NVLink 1,800 GB/s both ways together, eight 400 Gb/s adapters a node, PCIe 5.0 x16, 2 TB of host
-// memory.
+// NVIDIA's B200 and DGX B200 data sheets. Memory: 180 GB (183,359 MiB as its driver reports), 8,000 GB/s (80
+// %). Links: NVLink 1,800 GB/s both ways together, eight 400 Gb/s adapters for a node, PCIe 5.0 x16. Host
+// memory: 2 TB.
 Cluster b200x8() {
   Cluster cluster = h100x8();
   cluster.name = "b200x8";
@@ -120,9 +120,9 @@ Cluster b200x8() {
   return cluster;
 }
 
-// NVIDIA's L40S data sheet: 48 GB (46,068 MiB as its driver reports), 362 TFLOP/s dense BF16 (half attained),
-// memory 864 GB/s (80 %), PCIe 4.0 x16 32 GB/s (75 % attained, and between devices of a node too: no NVLink).
-// Four 200 Gb/s adapters (80 % attained) and 1 TB of host memory a node, and latencies: typical values.
+// NVIDIA's L40S data sheet. Memory: 48 GB (46,068 MiB as its driver reports), 864 GB/s (80 %). Compute: 362
+// TFLOP/s dense BF16 (half attained). PCIe 4.0 x16: 32 GB/s (75 %), between devices of a node too: no NVLink.
+// Typical values: four 200 Gb/s adapters (80 % attained) and 1 TB of host memory for a node; latencies.
 Cluster l40sx8() {
   return {.name = "l40sx8",
           .gpus_per_node = 8,
@@ -143,7 +143,7 @@ Json to_json(const LinkSpeed& link) {
   return {{"bytes_per_ns", link.bytes_per_ns}, {"latency_ns", link.latency_ns}};
 }
 
-// A key that is misspelled would be a default that nobody asked for.
+// A misspelled key would silently leave its default in place.
 void refuse_unknown_keys(const Json& json, const std::vector<std::string>& known, const std::string& name) {
   if (!json.is_object()) return;
   for (const auto& [key, value] : json.items()) {
@@ -198,7 +198,7 @@ NodeKind kind_of(const Cluster& cluster) {
           cluster.supports_float8};
 }
 
-// The devices' figures of the fastest kind, and how many nodes there are.
+// Takes the devices' figures from the fastest kind and the number of nodes from all kinds.
 void take_kinds(Cluster& cluster) {
   const NodeKind& fastest = *std::ranges::max_element(cluster.kinds, {}, &NodeKind::flops_per_ns);
   cluster.device_memory_bytes = fastest.device_memory_bytes;
@@ -344,7 +344,7 @@ std::vector<NodeGroup> groups_from_json(const Json& json, const std::string& nam
   return groups;
 }
 
-// The file's kinds; what it says itself of nodes and devices is what these come to, or left out.
+// Reads the file's kinds. Its own figures of nodes and devices must agree with them or be left out.
 Json with_kinds(Json json, const std::string& name, std::vector<NodeKind>& kinds) {
   if (!json.is_object() || !json.contains("kinds")) return json;
   const Json listed = json.at("kinds");

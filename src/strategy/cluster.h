@@ -11,22 +11,22 @@
 
 namespace sluice::strategy {
 
-// What a link attains: a message of n bytes takes latency_ns + n ÷ bytes_per_ns. 1 byte/ns is 1 GB/s.
+// Attained speed of a link: a message of n bytes takes latency_ns + n ÷ bytes_per_ns. 1 byte/ns is 1 GB/s.
 struct LinkSpeed {
   double bytes_per_ns = 0;
   double latency_ns = 0;
   bool operator==(const LinkSpeed&) const = default;
 };
 
-// Nodes that lie together, as those of a pod do, and what joins such groups.
+// A group of nodes that lie together, as those of a pod do, and the links between such groups.
 struct NodeGroup {
   std::string name;
   int nodes = 1;
-  LinkSpeed between;  // of one NIC while all of a group's send to other groups
+  LinkSpeed between;  // attained by one NIC while all NICs of a group send to other groups
   bool operator==(const NodeGroup&) const = default;
 };
 
-// Of some nodes of a cluster, the devices.
+// Devices of one kind and the number of nodes that have them.
 struct NodeKind {
   std::string name;
   int nodes = 1;
@@ -37,9 +37,9 @@ struct NodeKind {
   bool operator==(const NodeKind&) const = default;
 };
 
-// Equal devices in equal nodes, or in those of each kind. Figures are what programs attain, not what data
-// sheets promise; links are one direction of one device, and between nodes of one network adapter (NIC),
-// which neighbouring devices share evenly when a node has fewer adapters than devices.
+// A cluster has equal devices in equal nodes, or equal ones within each kind of node. Figures are attained,
+// not those of data sheets. Links are one direction of one device; between nodes, of one network adapter
+// (NIC). Neighbouring devices share a NIC evenly if a node has fewer NICs than devices.
 struct Cluster {
   std::string name;
   int nodes = 1;
@@ -47,16 +47,16 @@ struct Cluster {
   int64_t device_memory_bytes = 0;
   double flops_per_ns = 0;         // dense 16-bit matrix products; 1 FLOP/ns is 1 GFLOP/s
   double device_bytes_per_ns = 0;  // read from its own memory
-  bool supports_float8 = false;    // has units for products of floats of 8 bits
+  bool supports_float8 = false;    // has matrix units for FP8
   LinkSpeed intra_node;            // between devices of a node
   LinkSpeed inter_node;            // between nodes, of one NIC
   int nics_per_node = 1;           // divides gpus_per_node
   double host_bytes_per_ns = 0;    // a device's copies to and from host memory
-  int64_t host_memory_bytes = 0;   // of one node
-  // By size, each of several whole ones of the kind before; none: all nodes are joined alike, by inter_node.
+  int64_t host_memory_bytes = 0;   // host memory of a node
+  // By size; each holds several whole groups of the kind before. Empty: inter_node joins all nodes.
   std::vector<NodeGroup> groups = {};
-  // Where nodes differ, in their order; the figures of devices above are then those of the fastest kind, and
-  // links the slowest that there are.
+  // If nodes differ: their kinds, in the order of nodes. The devices' figures above are then those of the
+  // fastest kind, and the links' are the slowest.
   std::vector<NodeKind> kinds = {};
 
   int gpus() const { return nodes * gpus_per_node; }
@@ -64,27 +64,27 @@ struct Cluster {
   bool operator==(const Cluster&) const = default;
 };
 
-// Presets: "local", "a100x8", "a800x8", "h100x8", "h200x8", "l40sx8", with `nodes` nodes; or several, as
-// "2x h100x8 + 4x a800x8", which say their nodes themselves. InputError listing them for another name, or
-// when nodes < 1.
+// Presets: "local", "a100x8", "a800x8", "h100x8", "h200x8", "b200x8", "l40sx8", with `nodes` nodes. Mixed
+// clusters, "2x h100x8 + 4x a800x8", give the numbers of nodes themselves. InputError for other names, which
+// lists the presets, or if nodes < 1.
 Cluster cluster_preset(const std::string& name, int nodes);
-// Whether it is a preset's name, or several.
+// Whether the name is a preset's or a mixed cluster's.
 bool is_cluster_preset(const std::string& name);
 
-// What ranks compute on that fill the cluster's nodes in their order, as strategies count it; none where all
-// are alike. A plan may use so many tenths of a device's memory.
+// Devices of the first `ranks` ranks, which fill nodes in order, with speeds relative to the fastest kind;
+// empty if all are alike. A plan may use `tenths` tenths of a device's memory.
 std::vector<Device> devices_of(const Cluster& cluster, int ranks, int tenths);
 std::vector<std::string> cluster_preset_names();
 
-// "sluice.cluster/1" and back; without nics_per_node every device has its own; with kinds the devices'
-// figures, and nodes, may be left out. InputError naming `name`, the
-// key and the value.
+// Writes and reads "sluice.cluster/1". Without nics_per_node every device has its own NIC. If kinds are
+// given, `nodes` and the devices' figures may be left out. InputError naming `name`, the key and the
+// value.
 base::Json to_json(const Cluster& cluster);
 Cluster cluster_from_json(const base::Json& json, const std::string& name);
 
-// InputError naming the first figure that no machine has: counts and sizes < 1, speeds that are not positive,
-// NICs that do not divide the devices, groups that are not several whole ones or are joined faster than what
-// they join, kinds that have other nodes in all or none that is as fast as the cluster's.
+// InputError naming the first figure that no machine has. Counts, sizes and speeds must be in range, NICs
+// divide the devices, and kinds agree with the cluster's nodes and its fastest device. Each group must
+// consist of several whole groups of the kind before, and be joined by links that are no faster.
 void validate(const Cluster& cluster);
 
 }  // namespace sluice::strategy

@@ -8,11 +8,11 @@ namespace sluice::strategy {
 namespace {
 
 struct Peak {
-  const char* name;  // in capitals, the longer before what it contains
+  const char* name;  // in capitals; a name precedes those that it contains
   double flops_per_ns;
 };
 
-// NVIDIA's data sheets: dense BF16 (FP16 where there is none) with sums in FP32, without sparsity.
+// NVIDIA's data sheets: dense BF16 (FP16 if there is no BF16) with sums in FP32, without sparsity.
 constexpr Peak kPeaks[] = {
     {"GB300", 2500e3},     {"GB200", 2500e3},      {"B300", 2250e3},          {"B200", 2250e3},
     {"B100", 1750e3},      {"GH200", 989.4e3},     {"H200", 989.4e3},         {"H100 PCIE", 756e3},
@@ -29,11 +29,11 @@ std::optional<double> peak_flops_per_ns(std::string_view device) {
   std::ranges::transform(name, name.begin(),
                          [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   for (const Peak& peak : kPeaks) {
-    // A model's name and no part of a longer one: "L4" is not in "L40G", nor "A10" in "A10G".
+    // The name must not be part of a longer one: "L4" does not match "L40G", nor "A10" "A10G".
     for (size_t at = name.find(peak.name); at != std::string::npos; at = name.find(peak.name, at + 1)) {
       const size_t end = at + std::string_view(peak.name).size();
       const bool begins = at == 0 || std::isalnum(static_cast<unsigned char>(name[at - 1])) == 0;
-      // "h100x8": so many a node.
+      // An 'X' may follow, as in "h100x8": the number of devices of a node.
       const bool ends =
           end == name.size() || name[end] == 'X' || std::isalnum(static_cast<unsigned char>(name[end])) == 0;
       if (begins && ends) return peak.flops_per_ns;

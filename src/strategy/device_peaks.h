@@ -1,4 +1,4 @@
-// What data sheets promise of devices: the peak that model FLOPs utilisation (MFU) is a share of.
+// Peak speeds from data sheets: the denominator of model FLOPs utilisation (MFU).
 #pragma once
 
 #include <optional>
@@ -8,11 +8,11 @@
 
 namespace sluice::strategy {
 
-// Dense products of 16-bit floats in FLOPs a nanosecond, by a GPU's name as its driver or a cluster gives it
-// ("NVIDIA H100 80GB HBM3", "h100x8"); none: the device is not in the table, as CPUs are not.
+// Peak of dense 16-bit products, in FLOPs per nanosecond. `device` is a GPU's name as its driver or a cluster
+// gives it ("NVIDIA H100 80GB HBM3", "h100x8"). None: it is not in the table, as CPUs are not.
 std::optional<double> peak_flops_per_ns(std::string_view device);
 
-// Of the first `devices` of a cluster, all together; none: some of them is not in the table.
+// The sum over the first `devices` devices of a cluster; none: one of them is not in the table.
 std::optional<double> peak_flops_per_ns(const Cluster& cluster, int devices);
 
 }  // namespace sluice::strategy

@@ -6,7 +6,7 @@
 namespace sluice::strategy {
 namespace {
 
-// Of neighbours on one node.
+// Stretches of neighbours on one node.
 struct Stretches {
   size_t shortest = 0;
   size_t count = 0;
@@ -34,7 +34,7 @@ int fsdp_run_lanes(const Scheme& scheme, const Topology& topology) {
   return std::gcd(scheme.fsdp, topology.lanes_of_node(scheme.tp));
 }
 
-// The ranks of a share group ascend, so those of a node are neighbours.
+// The ranks of a share group ascend, so those on one node are neighbours.
 FsdpRuns fsdp_runs(const Pipeline& pipeline, int stage, const Topology& topology) {
   const Scheme& scheme = pipeline.scheme;
   FsdpRuns runs{scheme.fsdp, scheme.fsdp};

@@ -12,7 +12,7 @@ namespace {
 using base::InputError;
 using base::text;
 
-// Where a micro-batch stands.
+// Position of a listed lane part.
 struct Spot {
   size_t lane = 0;
   size_t index = 0;
@@ -123,7 +123,7 @@ class MicroBatchReader {
     return micro_batch;
   }
 
-  // The last part of a sequence is never empty, so the lane that has it tells which are shared.
+  // The last part of a sequence is never empty, so the lane that holds it lists all shared sequences.
   PipelineMicroBatch micro_batch_of(int ring, const std::vector<Spot>& spots) const {
     PipelineMicroBatch micro_batch{.first_lane = static_cast<int>(spots.front().lane),
                                    .lanes = static_cast<int>(spots.size()),

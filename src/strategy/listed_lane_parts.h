@@ -1,4 +1,4 @@
-// Lane parts as plan.json lists them, lane by lane, and the micro-batches that they come from.
+// Conversion of lane parts, as plan.json lists them lane by lane, to the micro-batches that they come from.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 namespace sluice::strategy {
 
 struct ListedLanePart {
-  std::optional<int> micro_batch;  // the same on all lanes of a micro-batch of several
+  std::optional<int> micro_batch;  // the micro-batch's number if it has several lanes, the same on all
   std::vector<Piece> pieces;
   Exchange exchange = Exchange::kRing;
   int nested_lanes = 0;
@@ -17,11 +17,11 @@ struct ListedLanePart {
   std::optional<int> pass = std::nullopt;
 };
 
-// The micro-batches behind these lists, in the order of injection. InputError naming the first lane part that
-// no micro-batch makes: one without ring that does not hold whole sequences; a ring that does not stand on a
-// contiguous run of lanes, once on each, whose lanes do not agree, or whose pieces are not those of
-// Unit::pieces_on but for whole sequences anywhere between them (exchanged heads: no others); rings that
-// cross. `pipeline` is named in errors.
+// The micro-batches behind these lists, in the order of injection; errors name `pipeline`. InputError naming
+// the first lane part that fits no micro-batch. A part without a number must hold whole sequences. Parts with
+// one number must lie on two or more contiguous lanes, once on each, and agree in exchange, memory policy and
+// pass. Their pieces must be those of PipelineMicroBatch::pieces_on, except that whole sequences may stand
+// anywhere between them. Micro-batches must not cross.
 std::vector<PipelineMicroBatch> micro_batches_of(const std::vector<std::vector<ListedLanePart>>& lanes,
                                                  const std::vector<Sequence>& sequences, size_t pipeline);
 

@@ -1,4 +1,4 @@
-// Which layers' products a pipeline computes in fewer bits.
+// The layers whose GEMMs a pipeline computes in fewer bits.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@ namespace sluice::strategy {
 
 struct LowPrecisionGemms {
   base::GemmFormat format = base::GemmFormat::kAsComputed;
-  std::vector<int> layers;  // of the model, ascending
+  std::vector<int> layers;  // indices in the model, ascending
   bool operator==(const LowPrecisionGemms&) const = default;
 };
 

@@ -1,4 +1,4 @@
-// What becomes of a micro-batch's activations between its forward and its backward.
+// The fate of a micro-batch's activations between forward and backward: kept, recomputed or offloaded.
 #pragma once
 
 #include <compare>
@@ -7,23 +7,23 @@
 
 namespace sluice::strategy {
 
-// Both savings combine: what recomputing leaves is offloaded.
+// Recomputation and offloading combine: rows that recomputation still keeps are offloaded.
 struct MemoryPolicy {
   static constexpr int kAll = 1000;  // thousandths
-  // So many thousandths of all layers, spread evenly, keep their input, attention's output and log-sum-exp
-  // alone; the backward makes the rest again from them, without running attention a second time (LightSeq's
-  // rematerialisation-aware checkpoints).
+  // Activation checkpointing: the share of all layers, in thousandths and spread evenly, that keep their
+  // input, attention's output and log-sum-exp alone. The backward recomputes the rest without running
+  // attention again (LightSeq's rematerialisation-aware checkpoints).
   int recompute_permille = 0;
-  // Of each layer's kept rows so many thousandths wait in host memory; a stage's last two layers stay (MEMO's
-  // token-wise swapping with two buffers).
+  // The share of each layer's kept rows, in thousandths, that waits in host memory. A stage's last two layers
+  // keep theirs on the device (MEMO's token-wise swapping with two buffers).
   int offload_permille = 0;
-  // What experts make of rows that travelled to them is not kept, and made again (layers/experts_block.h);
-  // recomputing does so anyway.
+  // Results of experts for rows that travelled to them are not kept but recomputed, dispatch included
+  // (layers/experts_block.h). Layers that recompute do so anyway.
   bool recompute_dispatch = false;
 
   bool recomputes() const { return recompute_permille > 0; }
   bool recomputes_some() const { return recomputes() && recompute_permille < kAll; }
-  // Counted from 0 through the whole model, so that any run of layers has its share, but for one layer.
+  // Layers are counted through the whole model, so any run of layers has its share to within one layer.
   bool recomputes(int64_t layer) const {
     return (layer + 1) * recompute_permille / kAll > layer * recompute_permille / kAll;
   }

@@ -11,13 +11,13 @@ namespace {
 
 using base::text;
 
-// The lanes of the share groups that a micro-batch lies on.
+// The lanes of the share groups that a micro-batch touches.
 base::Interval closure(const PipelineMicroBatch& micro_batch, int share) {
   const int first = micro_batch.first_lane / share * share;
   return {first, (micro_batch.end_lane() + share - 1) / share * share};
 }
 
-// Lanes of a pass that no micro-batch ties to those before them.
+// The first lane of the pass that no micro-batch ties to the lanes before it; -1: all lanes are tied.
 int untied_lane(const PipelinePlan& plan, const Pass& pass) {
   int64_t reached = pass.first_lane;
   std::vector<base::Interval> groups;
@@ -32,7 +32,7 @@ int untied_lane(const PipelinePlan& plan, const Pass& pass) {
   return -1;
 }
 
-// Checks passes while micro-batches join them in the order of the plan.
+// Builds and checks passes; micro-batches join them in the order of the plan.
 class PassReader {
  public:
   PassReader(const PipelinePlan& plan, const std::string& name) : plan_(plan), name_(name) {
@@ -101,7 +101,7 @@ class PassReader {
   const PipelinePlan& plan_;
   const std::string& name_;
   std::vector<Pass> passes_;
-  std::vector<int> last_;  // by lane: the pass of the micro-batch before
+  std::vector<int> last_;  // by lane: the pass of its previous micro-batch
 };
 
 }  // namespace
@@ -150,7 +150,7 @@ void assign_passes(PipelinePlan& plan) {
   };
   const int share = plan.pipeline.scheme.fsdp;
   std::vector<Open> open;
-  std::vector<size_t> next(static_cast<size_t>(plan.pipeline.scheme.cp), 0);  // by lane, its first pass yet
+  std::vector<size_t> next(static_cast<size_t>(plan.pipeline.scheme.cp), 0);  // by lane, first it may join
   for (PipelineMicroBatch& micro_batch : plan.micro_batches) {
     micro_batch.pass = std::nullopt;
     if (share == 1) continue;

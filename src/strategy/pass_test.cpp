@@ -12,7 +12,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-// Micro-batches of some lanes each, in this order, of one sequence of ten tokens a lane.
+// Micro-batches on these intervals of lanes, in this order, each of one sequence with ten tokens a lane.
 PipelinePlan plan_of(int lanes, int share, const std::vector<base::Interval>& micro_batches) {
   PipelinePlan plan;
   plan.pipeline.scheme = {.cp = lanes, .fsdp = share};
@@ -57,7 +57,7 @@ TEST(Pass, UnitsOfAShareGroupRunTogetherAndALaneWithoutOneTakesPart) {
   EXPECT_EQ(tokens_of(plan, own[0]), 10);
 }
 
-// One group has one pass before it, the other three.
+// The first share group has one pass before the shared one, the second group three.
 TEST(Pass, AUnitOverTwoGroupsTiesThem) {
   PipelinePlan plan = plan_of(4, 2, {{0, 1}, {2, 3}, {2, 3}, {2, 3}, {1, 3}, {3, 4}});
   assign_passes(plan);
@@ -97,7 +97,7 @@ TEST(Pass, EachFaultIsNamed) {
   EXPECT_THAT(fault({0, 2, 2}), HasSubstr("pass 1: no micro-batch is in it"));
 }
 
-// Random plans: what is assigned is accepted, and on every lane passes stand in the order of its
+// Random plans: assigned passes are accepted, and on every lane passes stand in the order of its
 // micro-batches.
 TEST(Pass, WhatIsAssignedIsAccepted) {
   for (uint64_t seed = 0; seed < 300; ++seed) {

@@ -48,7 +48,7 @@ std::vector<Piece> lane_pieces(const MicroBatchSequence& sequence, int lanes, in
     return pieces;
   }
   const int64_t prefix = sequence.has_branches() ? sequence.prefix_tokens : length;
-  // How many of the first `tokens` of all chunks are of the prefix.
+  // How many of the first `tokens` tokens of all chunks belong to the prefix.
   const auto of_prefix = [&](int64_t tokens) {
     return static_cast<int64_t>(static_cast<__int128>(tokens) * prefix / length);
   };
@@ -118,7 +118,7 @@ std::vector<std::vector<int>> micro_batches_by_lane(std::span<const PipelineMicr
 
 namespace {
 
-// Lanes on their way through their lists of micro-batches.
+// Simulates lanes that walk through their lists of micro-batches.
 class Injection {
  public:
   explicit Injection(const std::vector<std::vector<int>>& lanes) : lanes_(lanes), next_(lanes.size(), 0) {
@@ -140,7 +140,7 @@ class Injection {
     }
     return true;
   }
-  // Takes the micro-batch in front of a lane if the lane is its first and all of its lanes have reached it.
+  // Takes the micro-batch in front of `lane` if this is its first lane and all of its lanes have reached it.
   bool take(size_t lane) {
     const int micro_batch = front(lane);
     const bool first = lane == 0 || front(lane - 1) != micro_batch;

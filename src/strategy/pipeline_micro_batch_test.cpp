@@ -82,7 +82,7 @@ TEST(InjectionOrder, CrossingUnitsHaveNone) {
       base::AssertionError);
 }
 
-// Chunks hold as many tokens as without branches, every lane its part of the prefix, and all of them all.
+// Chunks hold as many tokens as without branches; each lane has its part of the prefix; no token is lost.
 TEST(LanePieces, OfBranchesAreACuttingOfTheSameTokens) {
   for (const int64_t length : {2, 9, 64, 1000}) {
     for (const int64_t prefix : {int64_t{1}, length / 3 + 1, length - 1}) {

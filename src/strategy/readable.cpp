@@ -8,7 +8,7 @@
 namespace sluice::strategy {
 namespace {
 
-// Longer than any scheme: the text between brackets may be anything.
+// Longer than any scheme's text; brackets may enclose any text.
 constexpr size_t kLongest = 64;
 
 std::optional<Scheme> scheme_in(std::string_view written) {

@@ -16,8 +16,8 @@ std::string readable(const Scheme& scheme);
 // "tp2,cp8 + 2x pp2": runs of equal schemes are counted.
 std::string readable(const Strategy& strategy);
 
-// Replaces each scheme "<2,1,8>" in the text by the names of its degrees, "tp2,cp8". REQUIRES nothing of the
-// text.
+// Replaces each scheme "<2,1,8>" in the text by its degrees with their names, "tp2,cp8". The text may be
+// anything.
 std::string readable_text(std::string_view text);
 
 }  // namespace sluice::strategy

@@ -17,7 +17,7 @@ using Rows = RowSchedule::Rows;
 
 int modulo(int value, int of) { return ((value % of) + of) % of; }
 
-// Lane `slot` of node `node`; both go round.
+// Numbers the lanes of a two-level ring: lane `slot` of node `node`, both modulo their numbers.
 struct Grid {
   int nodes = 1;
   int slots = 1;
@@ -30,8 +30,8 @@ void in_order(RowSchedule& schedule) {
   std::ranges::stable_sort(schedule.returns, {}, &RowSchedule::Return::issued);
 }
 
-// What a lane of a two-level ring does in one round: it meets the keys of all lanes of the node so many
-// before its own.
+// Adds one round of a two-level ring: each lane meets the keys of all lanes of the node `round` nodes before
+// its own.
 void add_round(RowSchedule& schedule, const Grid& grid, int round) {
   const int first = round * grid.slots;
   for (int node = 0; node < grid.nodes; ++node) {
@@ -48,10 +48,10 @@ void add_round(RowSchedule& schedule, const Grid& grid, int round) {
         if (!last) schedule.hops.push_back({now, now + 1, Rows::kKeys, keys, own, next});
         if (keys == own) continue;
         schedule.tasks.push_back({now, own, own, keys});
-        // From the last lane of a node back to where the keys came in, or on to the next node.
+        // The sums go round with the keys, from a node's last lane to where the keys came in.
         if (grid.slots > 1) schedule.returns.push_back({now, now + 1, Rows::kKeys, keys, own, next});
       }
-      // What all lanes of the node made of keys that came in here.
+      // The sums over the node's lanes of gradients of the keys that came in here go on to the next node.
       const int sums = first + (grid.slots > 1 ? grid.slots : 0);
       if (round > 0)
         schedule.returns.push_back(
@@ -152,10 +152,10 @@ namespace {
 
 const char* name_of(Rows rows) { return rows == Rows::kKeys ? "keys" : "queries"; }
 
-// Rows of one lane at a lane.
-using RowsAt = std::tuple<int, Rows, int>;  // where, what, whose
+// Identifies rows of an owner lane at a lane.
+using RowsAt = std::tuple<int, Rows, int>;  // place, kind, owner
 
-// From when on each is there. Own rows always are.
+// When rows arrive at lanes. Own rows are always there.
 class AtHand {
  public:
   explicit AtHand(const RowSchedule& schedule) {
@@ -177,11 +177,11 @@ class AtHand {
 };
 
 std::string fault_of_returns(const RowSchedule& schedule) {
-  // By whose rows and where: which lanes' contributions lie there, as many times.
+  // By place and owner: the lanes whose contributions lie there, each as often as it was added.
   std::map<RowsAt, std::multiset<int>> lie;
   std::map<RowsAt, std::multiset<int>> home;
   size_t task = 0;
-  std::vector<std::pair<int, std::pair<RowsAt, std::multiset<int>>>> under_way;  // by the step they are due
+  std::vector<std::pair<int, std::pair<RowsAt, std::multiset<int>>>> under_way;  // by due step
   const auto arrive = [&](int before) {
     std::erase_if(under_way, [&](auto& of) {
       if (of.first > before) return false;
@@ -243,7 +243,7 @@ std::string fault_of(const RowSchedule& schedule) {
 }
 
 int most_at_hand(const RowSchedule& schedule) {
-  // Rows are there from when they set out to the last step that needs them, for a task or on their way on.
+  // Rows take memory from when they set out until the last step that needs them, for a task or to be sent on.
   std::map<RowsAt, std::pair<int, int>> held;
   for (const RowSchedule::Hop& hop : schedule.hops)
     held[{hop.to, hop.rows, hop.of}] = {hop.issued, hop.issued};

@@ -1,9 +1,9 @@
-// Which lane attends to what, and when, and which rows travel for it: static schedules of the lanes that
-// share sequences. Pure integers, so that a test proves each of them without a tensor (fault_of).
+// Static schedules of attention over lanes that share sequences: in which step and lane queries meet keys,
+// and which rows travel for it. They are pure integers, so tests need no tensors (fault_of).
 //
-// A lane's *keys* are the keys and values of its rows of shared sequences; its *queries* are theirs. Own rows
-// meet without a schedule, in step 0. In a step a lane first begins to send, then attends, then returns what
-// it has made of others' rows; what is due in a step is there before it begins.
+// A lane's *keys* are the keys and values of its rows of shared sequences; *queries* are those of the same
+// rows. Own rows meet in step 0, without a Task. In each step a lane begins to send, then attends, then
+// returns results for others' rows. Rows due in a step arrive before it begins.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@
 namespace sluice::strategy {
 
 struct RowSchedule {
-  // Lanes by their place among those that share; `of`: whose rows.
+  // Lanes are numbered by their position among the sharing lanes. The lane `of` owns the rows.
   enum class Rows : uint8_t { kKeys, kQueries };
 
   struct Task {
     int step = 0;
-    int at = 0;  // this lane: one of the two
+    int at = 0;  // the lane that attends: it owns the queries or the keys
     int queries = 0;
     int keys = 0;
   };
-  // Rows on their way, in `issued` and there in `due`.
+  // Rows that travel from the begin of step `issued` and have arrived before step `due`.
   struct Hop {
     int issued = 0;
     int due = 0;
@@ -34,59 +34,59 @@ struct RowSchedule {
     int from = 0;
     int to = 0;
   };
-  // What a lane has made of others' rows so far and what came to it of the same: of queries their outputs,
-  // and backwards their gradients; of keys, backwards alone, their gradients. Who gets them adds them up, and
-  // so they come to whose rows they are. As Hop: issued behind the step's attention, due before another's.
+  // Partial results for another lane's rows, summed with those that arrived before: outputs of queries, their
+  // gradients in the backward; gradients of keys, in the backward alone. Receivers add them up until the
+  // owner has them. Unlike a Hop's, `issued` means behind that step's attention.
   using Return = Hop;
 
   int lanes = 1;
-  int steps = 1;  // 0 to steps − 1; none attends in the last ones where returns are still under way
-  // Each in the order of steps; what two lanes send each other has the order of the list.
+  int steps = 1;  // 0 to steps − 1; in the last ones lanes may only return results
+  // All in the order of steps; between two lanes, transfers go in the order of the list.
   std::vector<Task> tasks;
   std::vector<Hop> hops;
   std::vector<Return> returns;
-  // Whether lanes hold contiguous parts, so that they attend to earlier lanes alone (Cutting).
+  // Whether lanes hold contiguous parts, so that they attend to earlier lanes alone (Cutting::kContiguous).
   bool contiguous = false;
 };
 
 // Ring Attention (Liu et al. 2023): keys go from lane to lane, their gradients one step behind. `in_node`:
-// how many neighbouring lanes lie on a node; divides them. Where these are several, and several times as
-// many, keys go round inside each node, and once a round to the same place of the next node, beside all of
-// it; so do gradients' sums. Between nodes a lane then sends lanes/in_node − 1 times instead of some lanes −
-// 1 times.
+// the number of neighbouring lanes on a node; it divides `lanes`. With several nodes of several lanes, keys
+// go round inside each node, and meanwhile, once a round, to the lane in the same place of the next node;
+// sums of gradients do the same. A lane then sends lanes/in_node − 1 times between nodes, whereas in a flat
+// ring some lanes send lanes − 1 times.
 RowSchedule ring_schedule(int lanes, int in_node = 1);
 
-// Of lanes on these nodes, how many neighbours on one are always together: what runs of lanes of a node have
-// in common. REQUIRES: not empty.
+// The greatest common divisor of the lengths of stretches of lanes on one node. Aligned runs of that length
+// lie on one node each. REQUIRES: not empty.
 int neighbours_in_node(std::span<const int> node_of_lane);
 
-// LightSeq (Li et al. 2023, "DistFlashAttn"): of contiguous parts the later lanes have more to attend to, so
-// the earlier ones help. In step s lane p attends to the keys of lane p − s, which come straight from it; a
-// lane p < s attends in place of lane p + lanes − s, whose queries come to it and whose outputs it returns.
-// After ⌊lanes ÷ 2⌋ steps every pair has met.
+// LightSeq (Li et al. 2023, "DistFlashAttn"): parts are contiguous, so later lanes have more to attend to and
+// earlier ones help. In step s lane p >= s attends to the keys of lane p − s, which come straight from there.
+// A lane p < s attends in place of lane p + lanes − s: it receives that lane's queries and returns the
+// outputs. After ⌊lanes ÷ 2⌋ steps every pair has met.
 RowSchedule balanced_schedule(int lanes);
 
-// TokenRing (Wang et al. 2024): keys stay, queries go from lane to lane, and outputs straight home, against
-// their direction where they are more than half way round.
+// TokenRing (Wang et al. 2024): keys stay, queries go from lane to lane. Outputs go straight home; beyond
+// half the ring that is against the direction of queries.
 RowSchedule query_schedule(int lanes);
 
-// Of the members of a ring, groups of so many lanes of which `together` neighbours always lie on one node,
-// how many always do.
+// How many neighbouring members of a ring always lie on one node, if each member is a group of `member_lanes`
+// lanes and `together` neighbouring lanes always lie on one node.
 int members_in_node(int members, int member_lanes, int together);
 
-// What members that attend by this exchange do, `in_node` neighbours of which always lie on one node: rings
-// on two levels where that divides them. Made when it is first asked for, and kept. Thread-safe.
+// The schedule of an exchange over `members` members, `in_node` neighbours of which always lie on one node (a
+// ring then has two levels). Built at the first call and kept. Thread-safe.
 const RowSchedule& schedule_of(Exchange exchange, int members, int in_node = 1);
 
-// Keys straight from their owners to those that see them, those that lie `behind[i]` lanes behind, in step
-// i + 1; gradients straight home.
+// Keys travel straight from their owners: in step i + 1 every lane attends to the keys of the lane
+// `behind[i]` lanes before it. Gradients return straight to the owners.
 RowSchedule direct_schedule(int lanes, const std::vector<int>& behind);
 
-// Why the schedule would not do, in words; "" where every pair of lanes that has something to attend to meets
-// once, with what it needs at hand, and every result comes home once.
+// Says in words why the schedule is invalid. "" if every pair of lanes that must attend meets once with its
+// rows at hand, and every result reaches its owner once.
 std::string fault_of(const RowSchedule& schedule);
 
-// The most sets of others' rows of one kind that a lane has at a time, on their way or at hand.
+// The most sets of other lanes' rows of one kind that a lane has at a time, arriving ones included.
 int most_at_hand(const RowSchedule& schedule);
 
 }  // namespace sluice::strategy

@@ -12,7 +12,7 @@ using Rows = RowSchedule::Rows;
 
 constexpr int kMostLanes = 64;
 
-// Who has met whom.
+// How often each pair of lanes meets: (queries, keys).
 std::map<std::pair<int, int>, int> meetings(const RowSchedule& schedule) {
   std::map<std::pair<int, int>, int> met;
   for (const RowSchedule::Task& task : schedule.tasks) ++met[{task.queries, task.keys}];
@@ -30,7 +30,7 @@ void expect_all_meet(const RowSchedule& schedule) {
   }
 }
 
-// Sent between nodes by the lane that sends most of it.
+// The most rows that one lane sends between nodes.
 int64_t most_sent_between(const std::vector<RowSchedule::Hop>& hops, int in_node) {
   std::map<int, int64_t> by_lane;
   int64_t most = 0;
@@ -66,7 +66,7 @@ TEST(RowSchedule, BalancedLanesMeetInHalfTheSteps) {
     expect_all_meet(balanced);
     EXPECT_EQ(balanced.steps, lanes / 2 + 1);
     EXPECT_EQ(balanced.tasks.size(), static_cast<size_t>(lanes * (lanes - 1) / 2));
-    // Odd lanes are all busy in every step; of even ones half of them in the last.
+    // An odd number of lanes is busy in every step; of an even number half are idle in the last step.
     const size_t idle = lanes % 2 == 0 ? static_cast<size_t>(lanes / 2) : 0;
     EXPECT_EQ(balanced.tasks.size() + idle, static_cast<size_t>(lanes * (balanced.steps - 1)));
     EXPECT_LE(most_at_hand(balanced), 2);

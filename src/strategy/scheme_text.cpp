@@ -1,4 +1,4 @@
-// Schemes as text, both ways.
+// Text forms of schemes, written and read.
 #include <algorithm>
 
 #include "base/text.h"
@@ -20,7 +20,7 @@ struct Degree {
   const char* word;
   int Scheme::*value;
 };
-// In the order in which they are written.
+// The degrees in the order in which they are written.
 constexpr Degree kDegrees[] = {{"tp", &Scheme::tp},
                                {"pp", &Scheme::pp},
                                {"cp", &Scheme::cp},

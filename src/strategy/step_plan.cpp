@@ -11,7 +11,7 @@
 namespace sluice::strategy {
 namespace {
 
-// A ring's exchange and a share of 1 leave the bytes as they were before there were others.
+// A ring exchange and an FSDP degree of 1 add no bytes: hashes are as before other values existed.
 void add_micro_batch(base::CanonicalBytes& bytes, const PipelineMicroBatch& micro_batch,
                      const LanePart& lane_part) {
   bytes.add(int64_t{micro_batch.lanes > 1 ? micro_batch.number : -1})
@@ -91,7 +91,7 @@ int64_t StepPlan::tokens() const {
 }
 
 int64_t StepPlan::targets() const {
-  int64_t last = 0;  // positions that nothing follows; a prefix is followed by its branches
+  int64_t last = 0;  // positions without a target; a prefix's last one has its branches'
   for (const Sequence& sequence : sequences) last += std::max<int64_t>(1, std::ssize(sequence.branches));
   return tokens() - last;
 }
@@ -103,7 +103,7 @@ int64_t StepPlan::gap_ppm() const {
 }
 
 std::string canonical_bytes(const StepPlan& plan) {
-  // The bytes of version 1: names of keys are not in them, and a plan keeps its hash.
+  // The salt is version 1's: key names are not in the bytes, so a plan keeps its hash in version 2.
   constexpr std::string_view kSalt =
       "sluice.plan/"
       "1";

@@ -1,4 +1,4 @@
-// plan.json, both ways.
+// Writes and reads plan.json.
 #include <algorithm>
 
 #include "base/hash.h"
@@ -42,7 +42,7 @@ Json micro_batch_to_json(const PipelineMicroBatch& unit, const LanePart& lane_pa
   return json;
 }
 
-// By layer, then lane of an expert group.
+// Experts by layer, then by lane of an expert group.
 Json placement_to_json(const ExpertPlacement& placement, int lanes) {
   Json layers = Json::array();
   for (int64_t layer = 0; layer < std::ssize(placement.layers); ++layer) {
@@ -166,7 +166,7 @@ LowPrecisionGemms narrow_from_json(const Json& json, const std::string& name) {
   return narrow;
 }
 
-// The pipeline without its micro-batches; `lanes` receives what they are made from.
+// Reads the pipeline without its micro-batches; `lanes` receives the lane parts that make them.
 PipelinePlan pipeline_from_json(const Json& json, const std::string& name,
                                 std::vector<std::vector<ListedLanePart>>& lanes) {
   PipelinePlan plan;
@@ -256,7 +256,7 @@ StepPlan unchecked_from_json(const Json& json, const std::string& name) {
   return plan;
 }
 
-// A plan of an older schema, by the names of this one.
+// Renames the keys of a plan of an older schema to this schema's.
 Json of_now(const Json& file) {
   const Json* schema = base::find(file, "schema");
   const base::Rename* row = schema != nullptr && schema->is_string()
@@ -269,7 +269,7 @@ Json of_now(const Json& file) {
   return json;
 }
 
-// What the file says twice must agree.
+// Keys that repeat what the pipelines say must agree with them.
 void check_redundant_keys(const StepPlan& plan, const Json& json) {
   const auto check = [&](const char* key, const std::string& expected) {
     const auto found = base::get_or<std::string>(json, key, expected, "plan");

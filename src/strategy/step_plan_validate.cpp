@@ -1,4 +1,4 @@
-// What makes a step plan valid.
+// Validates step plans.
 #include <algorithm>
 #include <set>
 
@@ -12,7 +12,7 @@ namespace {
 using base::InputError;
 using base::text;
 
-// Sums of that many tokens over any number of sequences that fits memory stay inside 64 bits.
+// Sums of sequence lengths up to this one stay inside 64 bits for any number of sequences that fits memory.
 constexpr int64_t kMaxLengthTokens = int64_t{1} << 32;
 
 void validate_sequences(const StepPlan& plan) {
@@ -154,7 +154,7 @@ class MicroBatchChecks {
 
   const StepPlan& plan_;
   const PipelinePlan& pipeline_;
-  std::vector<std::string> names_;  // of the micro-batches
+  std::vector<std::string> names_;  // micro-batches' names for errors
 };
 
 }  // namespace

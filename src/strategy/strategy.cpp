@@ -31,7 +31,7 @@ std::vector<Term> parse_terms(TextCursor& cursor) {
   }
 }
 
-// In what they point to.
+// Compares the values that two pointers point to; null equals null alone.
 template <typename T>
 bool are_equal(const std::shared_ptr<const T>& one, const std::shared_ptr<const T>& other) {
   return one == other || (one != nullptr && other != nullptr && *one == *other);

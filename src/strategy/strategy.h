@@ -13,10 +13,10 @@
 
 namespace sluice::strategy {
 
-// What a rank computes on, where ranks differ in that.
+// The device of a rank, where a cluster's devices differ.
 struct Device {
-  int slowdown_percent = 100;  // what it takes for work that is priced at 100
-  int64_t memory_bytes = 0;    // that a plan may use; 0: as priced
+  int slowdown_percent = 100;  // duration of work that the cost model prices at 100
+  int64_t memory_bytes = 0;    // usable by a plan; 0: as the cost model says
   std::shared_ptr<const LowPrecisionGemms> low_precision = nullptr;  // null: all products as the run computes
 
   bool operator==(const Device& other) const;
@@ -26,8 +26,8 @@ struct Device {
 struct Pipeline {
   Scheme scheme;
   std::vector<int> ranks;  // scheme.ranks() world ranks; see rank_of for the order
-  Device device = {};      // of all of them
-  // What its slowest rank takes for what takes others on such a device 100; cells wait for the slowest.
+  Device device = {};      // the device of all of its ranks
+  // Duration, on its slowest rank, of work that takes 100 on other devices of this kind; cells wait for it.
   int slowdown_percent = 100;
   std::shared_ptr<const ExpertPlacement> placement = nullptr;  // null: even parts of experts in their order
 
@@ -38,18 +38,18 @@ struct Pipeline {
   }
   // The tp ranks of one stage of one lane, ascending in TP index.
   std::vector<int> tp_group(int stage, int lane) const;
-  // The ranks of TP index `t` on the lanes that share a lane's parameters, in the order of lanes.
+  // The ranks of TP index `t` on the lanes of this lane's share group, in the order of lanes.
   std::vector<int> fsdp_group(int stage, int lane, int t) const;
-  // A lane's experts of a layer, ascending; none: its even part of them, or all where it divides none.
+  // A lane's experts of a layer, ascending. Empty: its even part, or all experts with an EP degree of 1.
   std::span<const int> experts_of(int64_t layer, int lane) const;
 
-  // What its cells take for work that is priced at 100.
+  // The duration of its cells for work that the cost model prices at 100.
   int priced_percent() const { return device.slowdown_percent * slowdown_percent / 100; }
 
   bool operator==(const Pipeline& other) const;
 };
 
-// Where a rank stands in its pipeline.
+// A rank's position in its pipeline.
 struct Place {
   int pipeline = 0;
   int stage = 0;
@@ -71,21 +71,21 @@ std::string to_text(const Strategy& strategy);
 // naming the text, the fault and, where it uses more than `world_size` ranks, both numbers.
 Strategy parse_strategy(std::string_view text, int world_size);
 
-// The same pipelines on ranks of these paces, by world rank; where there are none, of 100.
+// The same pipelines with ranks' slowdowns, in percent by world rank; empty: 100 for all.
 Strategy with_slowdowns(Strategy strategy, std::span<const int> pace_percent);
 
-// The same on these devices, by world rank; where there are none, all alike. A pipeline counts as on the
-// slowest of its ranks' and on the smallest.
+// The same pipelines on these devices, by world rank; empty: all devices are alike. A pipeline counts as
+// being on the slowest and the smallest of its ranks' devices.
 Strategy on_devices(Strategy strategy, std::span<const Device> devices);
 
-// The same with experts placed, where there is a placement for as many lanes as divide them.
+// The same pipelines; each gets the placement for its EP degree, or none if `placements` lacks that degree.
 Strategy with_placements(Strategy strategy, const ExpertPlacements& placements);
 
 // By world rank: the rank's place, or pipeline = -1 for an idle rank.
 std::vector<Place> places(const Strategy& strategy, int world_size);
 
-// InputError unless ranks are distinct, within [0, world_size), and as many as each scheme needs, and every
-// share divides its cp.
+// InputError unless ranks are distinct and within [0, world_size), each scheme has as many as it needs, and
+// every FSDP degree divides its CP degree.
 void validate(const Strategy& strategy, int world_size);
 
 }  // namespace sluice::strategy

@@ -7,13 +7,13 @@
 
 namespace sluice::strategy {
 
-// No text asks for more ranks than this; products of degrees below it stay far from overflow.
+// The most ranks that a text may ask for; products of degrees below it stay far from overflow.
 inline constexpr int64_t kMaxRanks = 1 << 20;
 
 // A position in a text; white space before each token is skipped. The text must outlive the cursor.
 class TextCursor {
  public:
-  // `kind` names what is read in errors: "strategy 'TEXT': …".
+  // `kind` names the text in errors: "strategy 'TEXT': …".
   TextCursor(std::string_view text, std::string kind) : text_(text), kind_(std::move(kind)) {}
 
   bool at_end();
@@ -23,9 +23,9 @@ class TextCursor {
 
   // Consumes `token`, or fails.
   void expect(char token);
-  // Consumes the letters that come next, as lower-case; none: "".
+  // Consumes and returns the letters that come next, in lower case; "" if there are none.
   std::string word();
-  // Consumes an integer in [1, kMaxRanks], or fails; `what` names it in the error.
+  // Consumes an integer in [1, kMaxRanks], or fails with an error that calls the integer `what`.
   int positive_integer(const std::string& what);
 
   // InputError with the whole text in front of `fault`.

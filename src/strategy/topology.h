@@ -1,5 +1,5 @@
-// How ranks lie on machines: neighbouring ranks fill nodes, and neighbouring nodes larger groups, as racks
-// and pods are. Whoever asks which ranks share a node, or what links they meet over, asks it here.
+// How ranks lie on machines: neighbouring ranks fill nodes; neighbouring nodes form larger groups, as racks
+// and pods are. All questions about shared nodes, NICs and levels of links are answered here.
 #pragma once
 
 #include <span>
@@ -10,40 +10,40 @@
 
 namespace sluice::strategy {
 
-// Ranks meet on levels: on 0 inside a node, on 1 between nodes of the smallest larger group, and so on; the
-// last one, levels() − 1, is between groups of the largest kind. Where nothing but nodes is named there are
-// two.
+// Ranks meet on levels: 0 inside a node, 1 between nodes of the smallest larger group, and so on. The
+// last level, levels() − 1, is between groups of the largest kind. Without larger groups there are two
+// levels.
 class Topology {
  public:
-  // Nodes of so many ranks, of which so many neighbours share a network adapter (NIC), and by size the larger
-  // groups' ranks. REQUIRES: topology_fault() is empty.
-  // NOLINTNEXTLINE(google-explicit-constructor): a number says a machine that has nodes alone.
+  // Nodes of `node_ranks` ranks; `nic_ranks` neighbours share a network adapter (NIC); `group_ranks`: ranks
+  // of each larger kind of group, by size. REQUIRES: topology_fault() is empty.
+  // NOLINTNEXTLINE(google-explicit-constructor): a number describes a machine that has nodes alone.
   Topology(int node_ranks = 8, int nic_ranks = 1, std::vector<int> group_ranks = {});
 
   int node_ranks() const { return node_ranks_; }
   int nic_ranks() const { return nic_ranks_; }
   const std::vector<int>& group_ranks() const { return group_ranks_; }
-  // Adapters and groups as here, in nodes of so many ranks.
+  // The same adapters and groups, with nodes of `node_ranks` ranks.
   Topology with_nodes_of(int node_ranks) const { return {node_ranks, nic_ranks_, group_ranks_}; }
 
   int node_of(int rank) const { return rank / node_ranks_; }
   bool same_node(int a, int b) const { return node_of(a) == node_of(b); }
-  // Nodes that the first so many ranks lie on.
+  // The number of nodes on which the first `ranks` ranks lie.
   int nodes_of(int ranks) const { return (ranks + node_ranks_ - 1) / node_ranks_; }
   // Adapters are numbered through all nodes.
   int nic_of(int rank) const;
-  // Lanes of so many TP ranks that a node has room for, at least one.
+  // The lanes of `tp` TP ranks for which a node has room, at least one.
   int lanes_of_node(int tp) const { return node_ranks_ > tp ? node_ranks_ / tp : 1; }
 
   int levels() const { return static_cast<int>(group_ranks_.size()) + 2; }
   int level_of(int a, int b) const;
-  // On which so many ranks meet at best: as a group's first ones do.
+  // The level on which the first `ranks` ranks of a group meet; other ranks may need a higher level.
   int level_of_first(int ranks) const;
-  // The same of nodes: between two of them at least, though so many ranks may lie on one.
+  // The same if the ranks lie on at least two nodes, even though one node may have room for them.
   int level_between_nodes(int ranks) const;
-  // On which they meet wherever they lie, as long as such groups fill the machine one behind the other.
+  // The level that suffices for each group of `ranks` ranks, if such groups fill the machine in order.
   int level_of_any(int ranks) const;
-  // The number of the group that a rank lies in, of those that meet on a level.
+  // The number of a rank's group among the groups whose ranks meet on `level`.
   int group_of(int rank, int level) const;
 
   bool operator==(const Topology&) const = default;
@@ -54,23 +54,23 @@ class Topology {
   std::vector<int> group_ranks_;
 };
 
-// Why there is no such topology, with the number and the way out, or "": counts are at least 1, and each
-// group is of several whole ones of the kind before.
+// Says in words, with the number and a remedy, why no such topology exists; "" if counts are at least 1 and
+// each group consists of several whole groups of the kind before.
 std::string topology_fault(int node_ranks, std::span<const int> group_ranks);
 
-// How the lanes of a pipeline's stage lie, each by all of its TP ranks.
+// The nodes of a pipeline stage's lanes and the levels between them, over all of a lane's TP ranks.
 struct StageLanes {
-  // By lane, a number for the nodes of its ranks: who has the same lies on the same.
+  // By lane, a number for the set of its ranks' nodes: lanes with equal numbers lie on the same nodes.
   std::vector<int> node;
-  // By lane, on what level it meets the lane before; of the first lane 0. A run of lanes meets on the highest
-  // of those behind its first.
+  // By lane, the level on which it meets the lane before; 0 for the first lane. A run of lanes meets on the
+  // highest level of its lanes but the first.
   std::vector<int> level;
   int level_of(int first_lane, int lanes) const;
   bool operator==(const StageLanes&) const = default;
 };
 StageLanes stage_lanes(const Pipeline& pipeline, int stage, const Topology& topology);
 
-// On what level a stage's ranks meet those of the next one that have their lane and TP rank: the highest.
+// The highest level on which a stage's rank meets the next stage's rank of the same lane and TP index.
 int boundary_level(const Pipeline& pipeline, int stage, const Topology& topology);
 
 }  // namespace sluice::strategy

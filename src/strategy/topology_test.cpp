@@ -46,7 +46,7 @@ TEST(Topology, KnowsWhereSoManyRanksMeet) {
   EXPECT_EQ(kPods.level_of_any(16), 2);
 }
 
-// Whatever is asked of several ranks follows from what two say, for any order of them.
+// StageLanes keeps neighbours' levels alone, yet gives the level of any run, for any order of ranks.
 TEST(Topology, RunsOfLanesMeetOnTheHighestLevelBetweenNeighbours) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     base::Rng rng(seed, 3);
