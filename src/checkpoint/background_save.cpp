@@ -83,7 +83,7 @@ void BackgroundSave::write() {
   companions_ = std::move(companions);
 }
 
-// What is not trained is written to each place once, and hashed once.
+// Frozen slices are hashed once and written to each location once.
 FileRecord BackgroundSave::keep_shared_slices() {
   const TensorType type = input_.manifest.type;
   if (!shared_) shared_ = shared_record(type, states_);
@@ -155,7 +155,7 @@ int64_t BackgroundSave::spent_ns() const {
   return spent_ns_;
 }
 
-// All ranks' records, as they have told them; rank 0 commits them.
+// Rebuilds all ranks' file records from their status; rank 0 commits them.
 void BackgroundSave::note_files(std::span<const SaveStatus> words) {
   const model::ParameterTable table = model::parameter_table(input_.manifest.shape);
   const link::OwnerLayout owners{options_.world_size};
@@ -185,7 +185,7 @@ void BackgroundSave::note_files(std::span<const SaveStatus> words) {
   input_.manifest.companions = companions_;
 }
 
-// Behind the end of a place, good or bad.
+// Goes on after the end of a location's save, successful or not.
 BackgroundSave::Progress BackgroundSave::next_place(Progress progress) {
   ++place_;
   if (place_ < options_.locations.size()) {

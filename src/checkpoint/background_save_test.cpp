@@ -1,4 +1,4 @@
-// Ranks of one process save behind what would be training, and tell each other when the test says so.
+// Ranks of one process save in place of a training run, and exchange their status when the test says so.
 #include "checkpoint/background_save.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ struct Rank {
   std::vector<std::vector<float>> values;  // by bucket
   std::unique_ptr<BackgroundSave> save;
 
-  // Element e of a bucket is e + `offset`, of all three states.
+  // Sets element e of a bucket to e + `offset` in all three states.
   void set(const model::ParameterTable& table, int rank, float offset) {
     values.clear();
     for (const model::Bucket& bucket : table.buckets) {

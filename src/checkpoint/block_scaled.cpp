@@ -26,7 +26,7 @@ void BlockScaled::read(int64_t first, int64_t count, float* to) const {
   const int64_t grid_rows = (rows + block_rows - 1) / block_rows;
   const int64_t grid_columns = (columns + block_columns - 1) / block_columns;
   for (int64_t at = first; at < first + count;) {
-    const int64_t row = at / columns, column = at % columns;  // of all matrices
+    const int64_t row = at / columns, column = at % columns;  // rows count through all matrices
     const int64_t grid_row = row / rows * grid_rows + row % rows / block_rows;
     const int64_t end_column = std::min(columns, (column / block_columns + 1) * block_columns);
     const int64_t end = std::min(first + count, at + end_column - column);

@@ -65,7 +65,7 @@ CheckedBlocks::CheckedBlocks(const SafetensorsFile& file) : file_(file) {
   checked_.resize(hashes_.size());
 }
 
-// Ascending, those of them that are not checked yet.
+// Blocks with any of these bytes that are not checked yet, ascending.
 std::vector<size_t> CheckedBlocks::unchecked(std::span<const base::Interval> bytes) const {
   std::vector<char> wanted(hashes_.size(), 0);
   for (const base::Interval& interval : bytes) {

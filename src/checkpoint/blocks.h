@@ -1,5 +1,5 @@
-// Checksums of a file's data block by block, in the file's own header: who needs a part of a rank's file
-// reads and checks that part alone. The header itself is vouched for by the manifest.
+// Checksums of a file's data, block by block, in the file's own header. A rank that needs a part of another
+// rank's file reads and checks that part alone. The manifest has the header's checksum.
 #pragma once
 
 #include <cstdint>
@@ -14,30 +14,30 @@
 
 namespace sluice::checkpoint {
 
-// Hashes the data of a file to be, in the order of its bytes.
+// Hashes the data of a file that is about to be written, in the order of its bytes.
 class BlockHasher {
  public:
   void add(const void* data, int64_t size);
-  // What a header says of all that was added (SafetensorsWriter's metadata).
+  // The header's entries for all data added so far (SafetensorsWriter's metadata).
   std::map<std::string, std::string> metadata() const;
 
  private:
-  std::string hashes_;  // of the blocks that are complete, 16 digits each
+  std::string hashes_;  // complete blocks' hashes, 16 digits each
   int64_t block_bytes_ = 0;
   base::StreamHash block_;
 };
 
-// Which blocks of a file are as they were written. Not thread-safe.
+// Records which blocks of a file were found to be as they were written. Not thread-safe.
 class CheckedBlocks {
  public:
-  // `file` outlives this. Without blocks in its header there is nothing to check: all counts as checked.
+  // `file` outlives this object. If its header has no block checksums, all data count as checked.
   explicit CheckedBlocks(const SafetensorsFile& file);
 
-  // Reads the blocks that hold any of these bytes of the data and are not checked yet, on several threads.
-  // DamagedCheckpoint naming the file and the first bytes that are not what was written.
+  // Reads those blocks with any of these bytes of the data that are not checked yet, on several threads.
+  // DamagedCheckpoint naming the file and the first bytes that differ from those written.
   void require(std::span<const base::Interval> bytes);
-  // Whoever reads in the order of the bytes is done with those before `end`: what of them takes memory is let
-  // go, to be read and checked again should it be wanted again.
+  // For readers in byte order that are done with all bytes before `end`: releases the memory of those blocks.
+  // If they are needed again, they are read and checked again.
   void release_before(int64_t end);
 
  private:
@@ -46,7 +46,7 @@ class CheckedBlocks {
   const SafetensorsFile& file_;
   std::vector<uint64_t> hashes_;
   std::vector<char> checked_;
-  size_t released_ = 0;  // no block before it is held
+  size_t released_ = 0;  // blocks before this one are released
 };
 
 }  // namespace sluice::checkpoint

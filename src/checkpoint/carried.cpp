@@ -19,14 +19,14 @@ namespace {
 namespace fs = std::filesystem;
 using base::text;
 
-// A tensor to carry, and how its bytes come to be.
+// A tensor to carry and the source of its bytes.
 struct Piece {
   TensorInfo info;
   TensorFolder::Carried from;
-  std::optional<BlockScaled> blocks;  // of one that is no longer to be in 8 bits
+  std::optional<BlockScaled> blocks;  // set if 8-bit floats are to become BF16
 };
 
-// Of a quantised folder: the tensor in 8 bits as BF16, if its scales are carried, too.
+// In a quantised folder: reads an 8-bit tensor for conversion to BF16, if its scales are carried, too.
 std::optional<BlockScaled> blocks_of(const TensorFolder& folder, const TensorFolder::Carried& carried,
                                      std::set<std::string>& scales) {
   if (!folder.quantised() || carried.tensor->format_type != "F8_E4M3") return std::nullopt;
@@ -52,7 +52,7 @@ std::vector<Piece> pieces_of(const TensorFolder& folder) {
   }
   std::erase_if(pieces, [&](const Piece& piece) { return scales.contains(piece.info.name); });
   const auto width = [](const Piece& piece) { return element_bits(piece.info.type_name()); };
-  std::ranges::stable_sort(pieces, std::greater(), width);  // all are aligned so
+  std::ranges::stable_sort(pieces, std::greater(), width);  // wider elements first, so that all are aligned
   return pieces;
 }
 
@@ -86,7 +86,7 @@ WrittenFile copy_file(const storage::Location& from, const storage::Location& to
   return {source->size(), hash.value()};
 }
 
-// Where a companion's bytes lie in the newest checkpoint beside that of `directory` that has it.
+// The companion's bytes in the newest checkpoint that has them, beside the one of `directory`.
 std::optional<storage::Location> beside(const Companion& companion, const storage::Location& directory) {
   std::vector<SavedStep> saved = saved_steps(directory.parent().parent());
   std::ranges::reverse(saved);

@@ -1,4 +1,4 @@
-// Save and load together: what one set of ranks wrote, another reads.
+// Tests save and load together: one set of ranks writes, another reads.
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 
@@ -336,7 +336,7 @@ TEST(Checkpoint, FilesWithoutChecksumsOfBlocksAreCheckedAsAWhole) {
   for (base::Json& file : json["files"]) file.erase("header");
   base::write_json(directory / "manifest.json", unhashed(json));
   EXPECT_EQ(verify_fault(directory), "");
-  overwrite_byte(directory / "rank-0001.safetensors", 20);  // of the header
+  overwrite_byte(directory / "rank-0001.safetensors", 20);  // in the header
   EXPECT_THAT(verify_fault(directory), HasSubstr("rank-0001.safetensors has checksum"));
 }
 
@@ -434,7 +434,7 @@ TEST(Checkpoint, BestStaysWhereItWasEvaluatedAtItsStep) {
   };
   save<float>(root.path(), 1, 1, 9);                    // not evaluated
   save<float>(root.path(), 2, 1, 9, measured(2, 3.5));  // the best
-  save<float>(root.path(), 3, 1, 9, measured(2, 3.5));  // of the step before
+  save<float>(root.path(), 3, 1, 9, measured(2, 3.5));  // evaluated at the step before
   save<float>(root.path(), 4, 1, 9, measured(4, 3.5));  // as good, and later
   save<float>(root.path(), 5, 1, 9, {{"step", 5}, {"measure", "low"}});
   save<float>(root.path(), 6, 1, 9, measured(6, 4));

@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 using base::Json;
 
-// Weights as Sluice reads them, and what `export --optimizer` writes beside them.
+// File names of weights as Sluice reads them, and of those that `export --optimizer` writes beside them.
 std::set<std::string> own_weights(const fs::path& folder) {
   std::set<std::string> names{"model.safetensors", "model.safetensors.index.json"};
   const fs::path index = folder / "model.safetensors.index.json";
@@ -24,21 +24,21 @@ std::set<std::string> own_weights(const fs::path& folder) {
   return names;
 }
 
-// Folders that Sluice itself fills: runs, checkpoints, optimisers, corpora.
+// Whether Sluice itself fills the folder: a run, checkpoint, optimizer or corpus.
 bool is_own_folder(const fs::path& folder) {
   constexpr const char* kSigns[] = {"metrics.jsonl", "manifest.json", "state.json", "corpus.idx",
                                     "checkpoints"};
   return std::ranges::any_of(kSigns, [&](const char* sign) { return fs::exists(folder / sign); });
 }
 
-// Of a corpus.
+// Whether the file belongs to a corpus.
 bool is_data(const fs::path& path) {
   const fs::path ending = path.extension();
   return (ending == ".bin" || ending == ".idx" || ending == ".mask") &&
          fs::exists(fs::path(path).replace_extension(".idx"));
 }
 
-// The same model's weights as other programs have them.
+// Whether the file has the model's weights in another program's format.
 bool is_other_format(const std::string& name) {
   constexpr std::string_view kBeginnings[] = {"pytorch_model", "consolidated", "original/",
                                               "onnx/",         "gguf/",        "flax_model",

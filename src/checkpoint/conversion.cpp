@@ -18,14 +18,14 @@ using base::text;
 
 constexpr int64_t kChunk = int64_t{1} << 20;
 
-// What an import writes: the model's weights and Adam states zero, or what its optimiser state says.
+// The values that an import writes: weights with zero Adam states, or the folder's optimizer state.
 class Imported {
  public:
   Imported(const HuggingFaceModel& model, Contents contents) : model_(model) {
     if (contents == Contents::kTraining && has_optimizer(model.folder())) optimizer_.emplace(model);
   }
 
-  // But for the files.
+  // Everything but the file records.
   Manifest manifest() const {
     return optimizer_ ? optimizer_->run() : Manifest{.step = 0, .shape = model_.shape()};
   }

@@ -38,7 +38,7 @@ TEST(Conversion, ImportThenExportReturnsTheSameBytes) {
   }
 }
 
-// A folder with a tokenizer, token ids in its config.json, and something that is not taken along.
+// A folder with a tokenizer, token ids in its config.json, and a file that import leaves out.
 void write_model_folder(const std::filesystem::path& folder, const model::ParameterTable& table) {
   export_hugging_face(folder, table, fill, {.positions = 1024});
   base::Json config = base::read_json(folder / "config.json");

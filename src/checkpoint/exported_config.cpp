@@ -22,7 +22,7 @@ constexpr std::string_view kConfig = "config.json";
 constexpr int64_t kUsualPositions = 2048;
 constexpr const char* kPositions = "max_position_embeddings";
 
-// The companions' config.json if it is of this shape, else null.
+// The companions' config.json if it describes this shape, else null.
 Json config_of(const std::vector<Companion>& companions, const model::Shape& shape) {
   const auto found = std::ranges::find(companions, kConfig, &Companion::name);
   if (found == companions.end()) return nullptr;
@@ -30,7 +30,7 @@ Json config_of(const std::vector<Companion>& companions, const model::Shape& sha
   return model::shape_from_hugging_face(config, found->name) == shape ? config : Json();
 }
 
-// The type of the weights, wherever the file says one; transformers calls it `dtype` since version 4.56.
+// Sets the weights' type under every key that has one; transformers calls it `dtype` since version 4.56.
 void set_type(Json& config, const std::string& dtype, const FolderRecord& record) {
   Json& part = model::language_part(config);
   bool is_known = false;
@@ -45,7 +45,7 @@ void set_type(Json& config, const std::string& dtype, const FolderRecord& record
   if (!is_known && !as_found) config["torch_dtype"] = dtype;
 }
 
-// Exports are not quantised, whatever the folder was.
+// Exports are not quantised, even if the folder was.
 void drop_quantisation(Json& config, const FolderRecord& record) {
   if (!record.origin.empty() && !record.quantised) return;
   config.erase("quantization_config");

@@ -1,4 +1,4 @@
-// The config.json of an export.
+// Makes the config.json of an export.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 namespace sluice::checkpoint {
 
 struct ExportedConfig {
-  std::string dtype = "float32";  // of the weights
-  int64_t least_positions = 0;    // max_position_embeddings, if companions' is less; 0: theirs, or 2048
-  int64_t positions = 0;          // max_position_embeddings, whatever companions say; 0: not given
+  std::string dtype = "float32";  // the weights' type
+  int64_t least_positions = 0;    // raises max_position_embeddings to it; 0: as in companions, or 2048
+  int64_t positions = 0;          // sets max_position_embeddings; 0: not given
 };
 
-// The config.json of a model of this shape: the companions' with its token ids and whatever else it says,
-// where they have one of that shape; else one made from the shape. InputError where the positions asked for
-// would make it another model's.
+// The config.json of a model of this shape: the companions' one, with its token ids and all other keys, if it
+// describes that shape; otherwise one made from the shape. InputError if options.positions would change how
+// the model computes its rotary positions.
 base::Json exported_config(const std::vector<Companion>& companions, const model::Shape& shape,
                            const ExportedConfig& options);
 

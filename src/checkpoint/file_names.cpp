@@ -7,14 +7,14 @@ namespace sluice::checkpoint {
 namespace {
 
 constexpr std::string_view kTrunk = "model.", kHead = "lm_head.", kBert = "bert.";
-// Since transformers 5, and before.
-// The last: of transformers' classes without a head, which name their tensors from within.
+// Prefixes since transformers 5 and before.
+// The last one is for transformers classes without a head, which name their tensors without a prefix.
 constexpr std::array<std::string_view, 4> kTrunks = {kTrunk, "model.language_model.", "language_model.model.",
                                                      ""};
 constexpr std::array<std::string_view, 3> kHeads = {kHead, "language_model.lm_head.",
                                                     "model.language_model.lm_head."};
 
-// "mlp.experts." of a parameter of experts, each of which has tensors of its own; "": of none.
+// "mlp.experts." for a parameter of experts with a tensor for each of them; "" for other parameters.
 std::string experts_path(const model::Parameter& parameter) {
   constexpr std::string_view kFirst = ".experts.0.";
   const size_t at = parameter.tensors.empty() ? std::string::npos : parameter.tensors.front().find(kFirst);
@@ -23,8 +23,8 @@ std::string experts_path(const model::Parameter& parameter) {
              : parameter.tensors.front().substr(0, at + kFirst.size() - 2);
 }
 
-// The layout of a tensor of all experts: [experts, out, in] or [experts, in, out]. The gate's part of `out`
-// stands before up's.
+// The layout of a tensor of all experts: [experts, out, in] or [experts, in, out]. In `out` the gate's part
+// comes before up's.
 enum class Stack : uint8_t { kOutIn, kInOut };
 
 model::HuggingFaceTensor stack_of(const model::Bucket& bucket, const model::Parameter& parameter,
@@ -65,7 +65,7 @@ std::vector<model::HuggingFaceTensor> FileNames::tensors(const model::Bucket& bu
 
 namespace {
 
-// Decides by the first layer with experts. A square matrix fits both layouts: the expert's other one decides.
+// The first layer with experts decides. A square matrix fits both layouts; the expert's other one decides.
 void find_stacks(const model::ParameterTable& table, const ShapeOf& shape_of, FileNames& names) {
   for (const model::Bucket& bucket : table.buckets) {
     for (const model::Parameter& parameter : bucket.parameters) {

@@ -54,7 +54,7 @@ std::vector<Location> newest_first(std::vector<SavedStep> found) {
   return directories;
 }
 
-// A run that was killed while it saved leaves a directory without a manifest, which a reader would miss.
+// Warns of directories without a manifest, which a run leaves if it is killed while it saves.
 void tell_of_unfinished(const Location& root, const std::vector<SavedStep>& committed_steps) {
   const int64_t newest = committed_steps.empty() ? -1 : committed_steps.back().step;
   for (const SavedStep& found : step_directories(root)) {
@@ -78,7 +78,7 @@ std::vector<Location> all_checkpoints(std::span<const Location> roots) {
     try {
       std::ranges::copy(saved_steps_telling(root), std::back_inserter(found));
     } catch (const base::Error& error) {
-      if (found.empty()) throw;  // a run must not begin anew because its checkpoints are out of reach
+      if (found.empty()) throw;  // do not restart from step 0 because checkpoints are out of reach
       base::log_warning(text("checkpoints in ", root.string(), " are passed over: ", error.what()));
     }
   }

@@ -1,7 +1,7 @@
-// Finding checkpoints: which ones a place holds, and which of them a user means.
+// Finds checkpoints: those at a location, and those that a user means.
 //
-// A place (`root`) is a directory, or a prefix in a bucket, with a directory step-N for each. One is
-// committed once its manifest is there (save.h).
+// A checkpoint location (`root`) is a directory, or a prefix in a bucket, with one directory step-N for each
+// checkpoint. A checkpoint is committed once its manifest is there (save.h).
 #pragma once
 
 #include <cstdint>
@@ -26,32 +26,32 @@ struct SavedStep {
 
 // The committed checkpoints under `root`, ascending by step; none when `root` does not exist.
 std::vector<SavedStep> saved_steps(const storage::Location& root);
-// The newest of them.
+// The newest committed checkpoint under `root`.
 std::optional<SavedStep> latest(const storage::Location& root);
 
-// Where a step lies.
+// The directory of a step.
 storage::Location step_directory(const storage::Location& root, int64_t step);
 
-// Whether a directory of a step has its manifest.
+// Whether a step's directory has its manifest.
 bool committed(const storage::Location& directory);
 // All directories of steps, committed or not; "step-7.previous" stands before "step-7".
 std::vector<SavedStep> step_directories(const storage::Location& root);
 
-// The checkpoints that `resume` may mean, the newest first: a directory with a manifest, or those in a
-// directory that holds step-N directories; newer ones whose saving never ended are warned of. InputError when
-// there is none in it.
+// The checkpoints that `resume` may mean, the newest first: a directory with a manifest, or all step-N
+// directories in it. Logs warnings about newer ones whose save never ended. InputError if there is no
+// committed checkpoint.
 std::vector<storage::Location> find_checkpoints(const storage::Location& resume);
 
-// Those under the roots, the newest first, of one step in the roots' order; perhaps none. A root but the
-// first that cannot be looked at is passed over with a warning, if others have one: RunError or InputError
-// otherwise.
+// The checkpoints under all roots, the newest first, those of one step in the roots' order; perhaps none. A
+// root that cannot be read is passed over with a warning if an earlier root had a checkpoint; otherwise
+// RunError or InputError.
 std::vector<storage::Location> all_checkpoints(std::span<const storage::Location> roots);
 
-// The newest whole checkpoint that `location` means, all of its files checked, or in a bucket looked through;
-// warns of those passed over. DamagedCheckpoint when there is no whole one, InputError as find_checkpoints.
+// The newest undamaged checkpoint that `location` means: all files are checked, in a bucket only looked
+// through. Warns of passed-over ones. DamagedCheckpoint if all are damaged; InputError as find_checkpoints.
 std::unique_ptr<Checkpoint> open_newest_whole(const storage::Location& location);
 
-// "runs/a/checkpoints/step-20 is passed over: ", and why.
+// "runs/a/checkpoints/step-20 is passed over: " and the fault.
 std::string passed_over(const storage::Location& directory, const std::string& fault);
 
 }  // namespace sluice::checkpoint

@@ -1,5 +1,5 @@
-// Folders that hold more than a language model's tensors of one type: what is read of them, what is carried,
-// and that an import and an export give them back.
+// Folders that hold more than a language model's tensors of one type. Tests which tensors are read or
+// carried, and that an import and an export give them back.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -83,7 +83,7 @@ class FolderKinds : public testing::Test {
   std::string fault() const {
     return message_of<base::InputError>([&] { HuggingFaceModel{folder()}; });
   }
-  // What an import and an export make of it.
+  // Imports the folder and exports the checkpoint.
   fs::path again(const ExportOptions& options = {}) const {
     const fs::path directory = import_checkpoint(HuggingFaceModel(folder()), directory_ / "imported");
     Checkpoint checkpoint(directory);
@@ -374,7 +374,7 @@ TEST(Float8, HasItsExtremes) {
   EXPECT_TRUE(std::isnan(from_float8(0xFF)));
 }
 
-// What a later checkpoint needs may have gone with an earlier one.
+// A later checkpoint may need files that were removed with an earlier one.
 TEST_F(FolderKinds, LargeCompanionsAreTakenFromACheckpointBeside) {
   const fs::path first = directory_ / "run/step-1/model", second = directory_ / "run/step-2/model";
   base::make_directories(first);

@@ -11,8 +11,8 @@ using base::Json;
 
 constexpr const char* kSchema = "sluice.folder/1";
 
-// Routers choose experts by sums with these, near which BF16's steps are as large as what tells experts
-// apart; transformers computes with them in FP32, too.
+// Routers add these biases to scores to choose experts. BF16's rounding steps near them are as large as the
+// differences between experts; transformers, too, computes with them in FP32.
 bool stays_wide(const std::string& tensor) { return tensor.ends_with("e_score_correction_bias"); }
 
 }  // namespace

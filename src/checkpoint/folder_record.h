@@ -1,5 +1,5 @@
-// What a Hugging Face folder says beside its model's shape, values and companions: a checkpoint keeps it
-// among these, so that an export gives back a folder of the same kind.
+// Properties of a Hugging Face folder beside its model's shape, values and companions. A checkpoint keeps
+// this record as a companion, so that an export gives back a folder of the same kind.
 #pragma once
 
 #include <map>
@@ -13,22 +13,22 @@
 namespace sluice::checkpoint {
 
 struct FolderRecord {
-  std::string origin;                       // the folder, absolute; "": not known
-  TensorType type = TensorType::kFloat32;   // of most numbers
-  std::map<std::string, TensorType> types;  // of tensors that have another one, by their names in files
+  std::string origin;                       // the folder's absolute path; "": unknown
+  TensorType type = TensorType::kFloat32;   // the type of most elements
+  std::map<std::string, TensorType> types;  // by name in files: tensors of another type
   FileNames names;
-  bool tied_head = false;  // the files have a tied head, too
-  bool quantised = false;  // the files hold fewer bits, which exports don't
+  bool tied_head = false;  // the files hold a tied head as well
+  bool quantised = false;  // the files hold fewer bits; exports do not
 
-  // The type that a tensor has in an export whose weights are of `type`: wider where the folder's is.
+  // A tensor's type in an export whose weights have `type`: FP32 where the folder has FP32, else `type`.
   TensorType exported(const std::string& tensor, TensorType type) const;
 };
 
-// The companion that is a record; not a file of the folder.
+// The companion that holds the record; it is not a file of the folder.
 inline constexpr std::string_view kFolderRecord = "sluice_folder.json";
 
 Companion to_companion(const FolderRecord& record);
-// The record among them, or one of a folder that Sluice makes. InputError for a damaged one.
+// The record among the companions, or the default record if there is none. InputError if damaged.
 FolderRecord folder_record(const std::vector<Companion>& companions);
 
 }  // namespace sluice::checkpoint

@@ -1,5 +1,5 @@
-// Hugging Face folders (config.json, safetensors) in and out of the flat order of model::ParameterTable.
-// At most one tensor is in memory at a time; files are mapped.
+// Reads and writes Hugging Face folders (config.json, safetensors) in the flat order of
+// model::ParameterTable. At most one tensor is in memory at a time; files are mapped.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@
 
 namespace sluice::checkpoint {
 
-// The stem of a model's weights.
+// Base name of the files with a model's weights.
 inline constexpr const char* kWeightsStem = "model";
 
 // A model folder opened for reading: config.json and its weights.
 class HuggingFaceModel {
  public:
-  // Errors as TensorFolder's; InputError, too, when config.json asks for what Sluice does not know.
+  // Errors as TensorFolder's; also InputError if config.json has values that Sluice does not support.
   explicit HuggingFaceModel(const std::filesystem::path& folder);
 
   const std::filesystem::path& folder() const { return weights_.folder(); }
@@ -50,39 +50,39 @@ bool has_hugging_face_weights(const std::filesystem::path& folder);
 
 struct ExportOptions {
   TensorType type = TensorType::kFloat32;      // or kBFloat16 or kFloat16
-  int64_t max_shard_bytes = int64_t{5} << 30;  // a file's tensors; one larger tensor has its own file
-  std::vector<Companion> companions;  // files that go with the model; config.json is made from theirs
+  int64_t max_shard_bytes = int64_t{5} << 30;  // limit for a file's tensors; a larger tensor has its own
+  std::vector<Companion> companions;  // the model's companions; config.json is made from theirs
   int64_t least_positions = 0;        // these two as in ExportedConfig
   int64_t positions = 0;
-  FolderRecord record;                       // of the folder that the model came in
+  FolderRecord record;                       // describes the folder that the model was imported from
   const SafetensorsFile* carried = nullptr;  // tensors to add as they are
-  std::string prefix;                        // of the tensors' names
-  // Writes what else belongs into the folder, before it appears.
+  std::string prefix;                        // put before the tensors' names
+  // Writes further files into the folder before it appears.
   std::function<void(const std::filesystem::path& folder)> add;
 };
 
 // Gives elements `interval` of a bucket's flat array.
 using ParameterSource = std::function<void(int bucket, base::Interval interval, float* values)>;
 
-// Writes STEM.safetensors, or shards with their index, into `folder`: what TensorFolder reads. `type` and
-// `max_shard_bytes` are those of `options`. RunError on a full or unwritable disk.
+// Writes STEM.safetensors, or shards with their index, into `folder`; TensorFolder reads them. Uses `type`,
+// `record`, `carried`, `prefix` and `max_shard_bytes` of `options`. RunError on a full or unwritable disk.
 void write_tensors(const std::filesystem::path& folder, const std::string& stem,
                    const model::ParameterTable& table, const ParameterSource& source,
                    const ExportOptions& options);
 
-// The values that write_tensors leaves in files, read back: rounded to the types there. `table` outlives it.
+// The values that a reader of write_tensors' files gets, rounded to the types there. `table` outlives it.
 ParameterSource as_written(const model::ParameterTable& table, ParameterSource source,
                            const ExportOptions& options);
 
 // Writes config.json, model.safetensors or shards with their index, and the companions. The folder appears
-// only when complete. InputError when `folder` exists and is not empty; RunError on a full or unwritable
+// only when complete. InputError if `folder` exists and is not empty; RunError on a full or unwritable
 // disk.
 void export_hugging_face(const std::filesystem::path& folder, const model::ParameterTable& table,
                          const ParameterSource& source, const ExportOptions& options = {});
 
-// Writes adapter_model.safetensors and adapter_config.json, which PEFT reads; the latter names `base` as the
-// model that they belong to. `options` give the type alone. Otherwise as export_hugging_face; InputError,
-// too, when the model has no adapters.
+// Writes adapter_model.safetensors and adapter_config.json for PEFT; the latter names `base` as the adapters'
+// base model. Uses the type and the record's names of `options`. Otherwise as export_hugging_face.
+// InputError, too, if the model has no adapters.
 void export_adapters(const std::filesystem::path& folder, const model::ParameterTable& table,
                      const ParameterSource& source, const std::string& base,
                      const ExportOptions& options = {});

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 using base::Interval;
 using base::text;
 
-// One tensor of the files: where its values stand in the flat order, or the bytes that it is carried with.
+// One tensor of the files: the position of its values in the flat order, or a carried tensor's bytes.
 struct Item {
   TensorInfo info;
   int bucket = 0;
@@ -62,8 +62,8 @@ std::vector<Item> items_of(const model::ParameterTable& table, const ExportOptio
   return items;
 }
 
-// Runs of tensors of at most `max_bytes` a file; in each, those of wider elements come first, so that all are
-// aligned.
+// Cuts tensors into runs of at most `max_bytes`, one for each file. Within a file wider elements come first,
+// so that all are aligned.
 std::vector<std::vector<Item>> cut_into_files(std::vector<Item> items, int64_t max_bytes) {
   std::vector<std::vector<Item>> files;
   int64_t bytes = 0;
@@ -109,7 +109,7 @@ void write_straight(SafetensorsWriter& writer, const Item& item, const Parameter
   }
 }
 
-// Holds the whole tensor in the order of the file.
+// Holds the whole tensor in memory, in the file's order.
 void write_reordered(SafetensorsWriter& writer, const Item& item, const ParameterSource& source) {
   constexpr int64_t kTile = 64;
   const model::HuggingFaceTensor& tensor = item.tensor;
@@ -154,7 +154,7 @@ std::string shard_name(const std::string& stem, size_t index, size_t count) {
   return stem + number;
 }
 
-// A folder under another name that becomes `path` at commit(), or vanishes.
+// A folder under a temporary name that becomes `path` at commit(), or vanishes.
 class AtomicFolder {
  public:
   explicit AtomicFolder(const fs::path& path)
@@ -212,7 +212,7 @@ void write_tensors(const fs::path& folder, const std::string& stem, const model:
     const std::string name = shard_name(stem, index, files.size());
     write_file(folder / name, files[index], source);
     for (const Item& item : files[index]) {
-      // As it stands: this map's own way would look for each name among all before it.
+      // Appended without a lookup: the map's own insertion compares the name with all earlier ones.
       weight_map.Container::emplace_back(item.info.name, name);
       total_bytes += item.info.bytes();
     }
@@ -296,8 +296,8 @@ std::unique_ptr<SafetensorsFile> write_companions(const fs::path& folder,
 
 namespace {
 
-// sentence-transformers asks this of a folder beside transformers' files: what stands for a text, and that it
-// is made one long.
+// Writes the files that sentence-transformers needs beside transformers' files: how a text's rows are pooled,
+// and that the result is normalised to length 1.
 void write_sentence_modules(const fs::path& folder, const model::Shape& shape) {
   const model::Pooling pooling = shape.head.pooling;
   const auto module = [](int64_t index, const char* path, const char* type) {
@@ -352,7 +352,7 @@ void export_hugging_face(const fs::path& folder, const model::ParameterTable& ta
 
 namespace {
 
-// PEFT's word for what the model is for.
+// PEFT's task type for the model's head.
 const char* task_of(const model::HeadStyle& head) {
   switch (head.kind) {
     case model::HeadKind::kVocabulary: return "CAUSAL_LM";
@@ -363,7 +363,7 @@ const char* task_of(const model::HeadStyle& head) {
   return "FEATURE_EXTRACTION";
 }
 
-// The modules that are trained whole beside the adapters: "score".
+// Modules that are trained whole beside the adapters, such as "score".
 base::Json modules_to_save(const model::ParameterTable& table) {
   std::vector<std::string> modules;
   for (const model::Bucket& bucket : table.buckets) {
@@ -377,15 +377,15 @@ base::Json modules_to_save(const model::ParameterTable& table) {
   return modules.empty() ? base::Json() : base::Json(modules);
 }
 
-// In a multimodal model those of its text alone, by a pattern: other parts have some of the same names.
+// A multimodal model's pattern matches its language model alone: other parts share some module names.
 base::Json modules_json(const PeftTargets& targets, const FileNames& names) {
   if (!names.inside() || targets.modules.empty()) return targets.modules;
   return text(R"(model\.language_model\..*\.()",
               base::join({targets.modules.begin(), targets.modules.end()}, "|"), ")");
 }
 
-// Ranks and alphas of targets that have their own. PEFT matches the end of a module's path, or of a
-// parameter's.
+// Ranks and alphas of targets that differ from the adapter's own. PEFT matches the end of a module's or a
+// parameter's path.
 void add_patterns(const model::Lora& lora, const PeftTargets& targets, base::Json& config) {
   for (const model::LoraTarget& target : model::lora_targets(lora)) {
     if (!target.own) continue;
@@ -407,7 +407,7 @@ void export_adapters(const fs::path& folder, const model::ParameterTable& table,
                                 ": export it whole, or train it with lora.rank above 0"));
   }
   const auto [adapters, targets] = peft_adapters(table);
-  // PEFT calls adapters by the modules of transformers' classes, whatever files call their tensors.
+  // PEFT names adapters by the modules of transformers' classes, not by tensors' names in files.
   FolderRecord modules;
   if (options.record.names.inside()) modules.names.trunk = "model.language_model.";
   AtomicFolder output(folder);

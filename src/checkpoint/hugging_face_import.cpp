@@ -51,7 +51,7 @@ HuggingFaceModel::HuggingFaceModel(const fs::path& folder)
           model::parameter_table(model::shape_from_hugging_face(config_, (folder / "config.json").string())),
           hints_of(config_, (folder / "config.json").string())) {}
 
-// Exports name tensors as classes with heads do, wherever a folder's are named from within.
+// Exports name tensors with the prefix of classes with heads, even if the folder's names have no prefix.
 FolderRecord HuggingFaceModel::record() const {
   FileNames names = weights_.names();
   if (names.trunk.empty()) names.trunk = FileNames{}.trunk;

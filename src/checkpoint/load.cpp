@@ -31,7 +31,7 @@ const char* name_of(State state) {
   return "";
 }
 
-// DamagedCheckpoint unless there is a file of that many bytes.
+// DamagedCheckpoint unless the file exists and has the recorded number of bytes.
 void require_file(const storage::Location& location, const FileRecord& record) {
   const std::optional<storage::FileStatus> status = location.status();
   if (!status) throw DamagedCheckpoint(text(location.string(), " is missing, or no file"));
@@ -51,7 +51,7 @@ uint64_t checksum_of(storage::Source& file) {
   return base::hash_bytes(file.data(), static_cast<size_t>(file.size()));
 }
 
-// Where elements `part` of a bucket lie in the data of a file that holds `held` of it.
+// Position of elements `part` of a bucket in the data of a file that holds elements `held` of it.
 Interval bytes_of(const TensorInfo& tensor, Interval held, Interval part) {
   const int64_t element = size_of(tensor.type);
   return {tensor.begin_byte + (part.begin - held.begin) * element,
@@ -69,7 +69,7 @@ std::string difference(const model::Shape& saved, const model::Shape& run) {
   if (saved.tie_embeddings != run.tie_embeddings)
     return both("tie_embeddings", saved.tie_embeddings, run.tie_embeddings);
   if (saved.head != run.head) return "another head than the run";
-  // Who else writes such a model does not matter.
+  // The family, by which other programs call such a model, does not matter.
   model::Shape like = model::untuned(saved);
   like.family = run.family;
   return like == model::untuned(run) ? "" : "another norm, rope, window, bias or factor than the run";
@@ -154,7 +154,7 @@ template void Checkpoint::read(int, Interval, State, double*);
 
 namespace {
 
-// Words that files have as wide numbers: the upper half of each where they are bfloat16's.
+// Extracts words that files store in wide numbers: the upper half of each number for bfloat16 words.
 template <typename Element>
 std::vector<std::byte> bytes_of_words(const std::vector<Element>& numbers, int64_t word_bytes) {
   std::vector<std::byte> bytes(numbers.size() * static_cast<size_t>(word_bytes));
@@ -166,7 +166,7 @@ std::vector<std::byte> bytes_of_words(const std::vector<Element>& numbers, int64
   return bytes;
 }
 
-// The rows that have elements of a matrix, by row group.
+// The rows of a matrix that contain `elements`, split by row group.
 std::vector<Interval> rows_by_group(const model::Parameter& matrix, Interval elements) {
   const Interval rows{elements.begin / matrix.columns, (elements.end + matrix.columns - 1) / matrix.columns};
   std::vector<Interval> parts;
@@ -179,7 +179,7 @@ std::vector<Interval> rows_by_group(const model::Parameter& matrix, Interval ele
   return parts;
 }
 
-// Elements of a coded matrix; read_words(words of the bucket, to).
+// Expands `elements` of a coded matrix. `read_words(interval, to)` reads words of the bucket.
 template <typename Element, typename ReadWords>
 void read_expanded(const model::Parameter& coded, Interval elements, Element* values, ReadWords read_words) {
   const std::vector<Interval> rows = rows_by_group(coded, elements);
@@ -222,7 +222,7 @@ template void Checkpoint::read(const model::Bucket&, Interval, State, double*);
 
 template <typename Element>
 void Checkpoint::require_finite(int bucket, std::span<const Element> values) const {
-  if (table_.buckets[static_cast<size_t>(bucket)].coded) return;  // codes may look like anything
+  if (table_.buckets[static_cast<size_t>(bucket)].coded) return;  // any bits are valid codes
   const auto found =
       std::find_if_not(values.begin(), values.end(), [](Element v) { return std::isfinite(v); });
   if (found == values.end()) return;
@@ -323,7 +323,7 @@ std::unique_ptr<Checkpoint::RankFile> Checkpoint::open(const FileRecord& record)
     if (record.header) {
       require_checksum(location, opened->file.header_checksum(), *record.header);
     } else {
-      opened->file.fetch({0, opened->file.data_bytes()});  // no block of it will be
+      opened->file.fetch({0, opened->file.data_bytes()});  // without checksums no block is fetched later
     }
     require_tensors(opened->file, record);
     return opened;
@@ -334,7 +334,7 @@ std::unique_ptr<Checkpoint::RankFile> Checkpoint::open(const FileRecord& record)
   }
 }
 
-// InputError unless the file holds what its record promises.
+// InputError unless the file holds the tensors of its record.
 void Checkpoint::require_tensors(const SafetensorsFile& file, const FileRecord& record) const {
   for (size_t bucket = 0; bucket < record.intervals.size(); ++bucket) {
     const int64_t elements = record.intervals[bucket].size();

@@ -1,4 +1,4 @@
-// Loading a checkpoint on any number of ranks: values by (bucket, interval), from whatever files hold them.
+// Loads a checkpoint on any number of ranks: values by (bucket, interval), whichever files hold them.
 #pragma once
 
 #include <memory>
@@ -14,10 +14,10 @@ namespace sluice::checkpoint {
 
 enum class State : uint8_t { kMaster, kExpAvg, kExpAvgSq };
 
-// Reads no more of the rank files than what is asked for, in blocks that are held against their checksums
-// when something of them is first read (blocks.h), on several threads. Files of older programs have none:
-// such a file is read and checked as a whole. Not thread-safe. What comes from a bucket is in memory between
-// its check and its reading, and no longer where it is read in the order in which it lies there.
+// Reads only the requested parts of rank files, in blocks that are checked against their checksums at their
+// first use (blocks.h), on several threads. Files of older programs have no block checksums; they are read
+// and checked whole. Not thread-safe. Data from a bucket are in memory from their check until they are read,
+// if readers go in the data's order.
 class Checkpoint {
  public:
   // Reads the manifest. Errors as in read_manifest.
@@ -27,44 +27,44 @@ class Checkpoint {
   const storage::Location& directory() const { return directory_; }
   const Manifest& manifest() const { return manifest_; }
 
-  // InputError naming the values that differ and what to set. What is frozen may differ; adapters only if the
-  // checkpoint has none.
+  // InputError naming the values that differ and the options to set. The choice of frozen parameters may
+  // differ; adapters may differ only if the checkpoint has none.
   void require_model(const model::Shape& shape, TensorType type) const;
-  // The checkpoint's model with its frozen base as numbers, whether files have these or codes.
+  // The checkpoint's model with its frozen base as numbers, whether files hold numbers or codes.
   const model::ParameterTable& plain_table() const { return plain_table_; }
 
-  // Elements `interval` of a bucket's flat array, as the checkpoint's own model has it. DamagedCheckpoint
-  // naming the file when it is missing or not as it was written; InputError when a parameter is not finite.
-  // Element must be the manifest's type: float or double. REQUIRES: the bucket has such a state.
+  // Elements `interval` of a bucket's flat array in the checkpoint's own model. DamagedCheckpoint naming a
+  // file that is missing or damaged; InputError if a parameter is not finite. Element must be the manifest's
+  // type: float or double. REQUIRES: the bucket has this state.
   template <typename Element>
   void read(int bucket, base::Interval interval, State state, Element* values);
-  // The same of a bucket of the model that require_model accepted, as numbers what it has as such. What the
-  // checkpoint does not have stays as it is: adapters, and moments of what was frozen.
+  // The same for a bucket of a model that require_model accepted, as numbers where that model has numbers.
+  // Leaves elements untouched that the checkpoint lacks: adapters, and moments of formerly frozen parameters.
   template <typename Element>
   void read(const model::Bucket& bucket, base::Interval interval, State state, Element* values);
   bool has(int bucket, State state) const {
     return state == State::kMaster || table_.buckets[static_cast<size_t>(bucket)].trained;
   }
 
-  // The model's companions. DamagedCheckpoint as above.
+  // The model's companions. DamagedCheckpoint as for read().
   std::vector<Companion> companions() const;
 
-  // Checks what holds something of the interval of each bucket of a model that require_model accepted, or all
-  // files and companions: what `read` would find out late. Nothing is checked twice.
+  // Checks the blocks with elements of `wanted`, by bucket of a model that require_model accepted; without
+  // arguments all files and companions. Finds early what `read` would find late. Checks each block once.
   void verify(const model::ParameterTable& table, std::span<const base::Interval> wanted);
   void verify();
-  // Only whether all of them are there, as long as they should be, with headers as they were written: what
-  // can be known without fetching a checkpoint from afar. The rest is checked when it is read.
+  // Checks only that all files exist with their lengths and headers, which is all that can be known without
+  // fetching a remote checkpoint. Data are checked when they are read.
   void look_through();
 
  private:
   struct RankFile;
 
-  // What of a file holds elements of a bucket's state.
+  // The part of a file that holds elements of a bucket's state.
   struct Piece {
     size_t file = 0;
     base::Interval elements;
-    base::Interval bytes;  // of the file's data
+    base::Interval bytes;  // in the file's data
   };
 
   RankFile& file(size_t index);
@@ -77,11 +77,11 @@ class Checkpoint {
 
   storage::Location directory_;
   Manifest manifest_;
-  std::vector<FileRecord> records_;  // of the ranks' files, then of the shared ones
+  std::vector<FileRecord> records_;  // ranks' files, then shared files
   model::ParameterTable table_;
   model::ParameterTable plain_table_;
   model::ParameterIndex places_;
-  std::vector<std::unique_ptr<RankFile>> files_;  // of records_; null until needed
+  std::vector<std::unique_ptr<RankFile>> files_;  // parallel to records_; null until needed
 };
 
 }  // namespace sluice::checkpoint

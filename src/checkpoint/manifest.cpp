@@ -49,7 +49,7 @@ FileRecord companion_from_json(const Json& json, const std::string& name) {
       text(name, ": '", file.name, "' is no file that goes with a model: remove it from the list"));
 }
 
-// With intervals.
+// Parses a record with intervals.
 FileRecord file_from_json(const Json& json, const std::string& name) {
   FileRecord file = record_from_json(json, name);
   if (json.contains("header")) {
@@ -83,18 +83,18 @@ FileRecord shared_file_from_json(const Json& json, const std::string& name) {
   throw InputError(text(name, ": the shared file '", file.name, "' is not called by its header's checksum"));
 }
 
-// Of the whole content; `json` may hold the hash already, which is no part of it.
+// Hash of the content; a "hash" in `json` is left out.
 uint64_t hash_of(Json json) {
   json.erase("hash");
   return base::hash_bytes(json.dump());
 }
 
-// Whether `json` says the hash of its content.
+// Whether `json` has the hash of its own content.
 bool has_own_hash(const Json& json) {
   return json.is_object() && json.contains("hash") && json["hash"] == Json(base::hash_text(hash_of(json)));
 }
 
-// Whether a program with a later format wrote this, whole.
+// Whether a program with a later format wrote this content, undamaged.
 bool is_newer(const Json& json) {
   constexpr std::string_view kAnySchema = "sluice.checkpoint/";
   if (!json.is_object() || !json.contains("schema") || !json["schema"].is_string()) return false;
@@ -103,7 +103,7 @@ bool is_newer(const Json& json) {
          schema != kUnhashedSchema && has_own_hash(json);
 }
 
-// True when the content is as it was written, false where the format's first version cannot tell. InputError
+// True if the content is as it was written, false if the format's first version cannot tell. InputError
 // otherwise.
 bool require_hash(const Json& json, const std::string& name) {
   const auto schema = base::require<std::string>(json, "schema", name);

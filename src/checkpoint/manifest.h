@@ -1,5 +1,5 @@
-// manifest.json: what makes a directory of rank files a checkpoint. It is written last, so a directory
-// without it is half-written and counts for nothing. It holds the checksums of all other files and its own.
+// manifest.json makes a directory of rank files a checkpoint. It is written last, so a directory without it
+// is half-written and counts for nothing. It holds the checksums of all other files and its own.
 #pragma once
 
 #include <cstdint>
@@ -17,34 +17,34 @@
 
 namespace sluice::checkpoint {
 
-// What lies on disk is not what was written: whoever has an older checkpoint can go on from that one. The
-// message names the file, the fault and the way out.
+// Files are not as they were written; an older checkpoint may still be whole. The message names the file, the
+// fault and the way out.
 class DamagedCheckpoint : public base::InputError {
  public:
   // `fault` names the file.
   explicit DamagedCheckpoint(const std::string& fault);
 };
 
-// One rank's file, or one of those that several checkpoints share.
+// A rank's file, or a file that several checkpoints share.
 struct FileRecord {
-  std::string name;  // "rank-0003.safetensors"; "0123456789abcdef.safetensors" of a shared one
+  std::string name;  // "rank-0003.safetensors"; shared: "0123456789abcdef.safetensors"
   int64_t bytes = 0;
   uint64_t checksum = 0;           // base::hash_bytes of the whole file
-  std::optional<uint64_t> header;  // of its header, which then has checksums of all its blocks (blocks.h)
-  std::vector<base::Interval> intervals;  // by bucket: the elements it holds
+  std::optional<uint64_t> header;  // the header's hash, if the header has block checksums (blocks.h)
+  std::vector<base::Interval> intervals;  // by bucket: elements in the file
 };
 
 struct Manifest {
-  int64_t step = 0;  // optimiser steps done
+  int64_t step = 0;  // optimizer steps done
   int world_size = 1;
   model::Shape shape;
-  TensorType type = TensorType::kFloat32;  // of masters and Adam states: kFloat32 or kFloat64
+  TensorType type = TensorType::kFloat32;  // masters' and Adam states' type: kFloat32 or kFloat64
   std::vector<FileRecord> files;
-  // What has not changed since an earlier checkpoint, in kSharedDirectory beside this one's; named by their
-  // headers' checksums, which vouch for all that the files hold.
+  // Slices that have not changed since an earlier checkpoint, in kSharedDirectory beside this checkpoint.
+  // Each file is named by its header's checksum, which covers all of its data.
   std::vector<FileRecord> shared;
   std::vector<FileRecord> companions;  // in kCompanionDirectory, without intervals
-  base::Json sampler;                  // opaque here, as are the next four
+  base::Json sampler;                  // opaque here, like the next four
   base::Json rollout;
   base::Json corpora;
   base::Json calibration;
@@ -52,39 +52,39 @@ struct Manifest {
   // The last evaluation, if any: after how many steps it was made ("step"), and a number that is lower for
   // better models ("measure").
   base::Json evaluation;
-  bool hashed = true;  // false: read from the first version of the format, in which damage may go unnoticed
+  bool hashed = true;  // false: the format's first version, in which damage may go unnoticed
 };
 
-// Where in a checkpoint its model's companions lie.
+// The companions' directory in a checkpoint.
 inline constexpr const char* kCompanionDirectory = "model";
 
-// Beside the checkpoints of a place: what several of them refer to.
+// The directory of shared files, beside a location's checkpoints.
 inline constexpr const char* kSharedDirectory = "shared";
 
 // "rank-0003.safetensors".
 std::string rank_file_name(int rank);
-// Of a shared file whose header has this checksum.
+// The name of a shared file whose header has this checksum.
 std::string shared_file_name(uint64_t header);
 
-// "sluice.checkpoint/3", or /2 where nothing is shared, and back; /1, which has no hash, is read as well.
-// from_json throws base::InputError naming `name` and the fault unless the hash is that of the content, the
-// files are those of ranks 0 to world_size - 1, and all intervals together cover every bucket of the shape
-// exactly once.
+// Writes "sluice.checkpoint/3", or /2 without shared files, and reads both and /1, which has no hash. Reading
+// throws base::InputError naming `name` and the fault unless the hash is that of the content and the files
+// are those of ranks 0 to world_size - 1. All intervals together must cover every bucket of the shape exactly
+// once.
 base::Json to_json(const Manifest& manifest);
 Manifest manifest_from_json(const base::Json& json, const std::string& name);
 
-// <directory>/manifest.json. base::InputError when absent (the directory holds no committed checkpoint) or
-// written by a newer program; DamagedCheckpoint when it is not as it was written, or belongs to another step
-// than the directory's name says.
+// Reads <directory>/manifest.json. base::InputError if it is absent (the checkpoint is not committed) or a
+// newer program wrote it. DamagedCheckpoint if it is not as it was written, or belongs to another step than
+// the directory's name.
 Manifest read_manifest(const storage::Location& directory);
 
-// The measure of an evaluation that was made at this very step; nothing otherwise.
+// The measure of an evaluation that was made at this very step; none otherwise.
 std::optional<double> measure_at_step(const Manifest& manifest);
 
-// What a directory is called while a new checkpoint of its step is written.
+// Suffix of a committed directory while a new checkpoint of the same step is written.
 inline constexpr std::string_view kPreviousSuffix = ".previous";
 
-// The step of a directory called "step-N" or "step-N.previous"; nothing for other names.
+// The step of a directory called "step-N" or "step-N.previous"; none for other names.
 std::optional<int64_t> step_of_directory(const std::string& name);
 
 }  // namespace sluice::checkpoint

@@ -14,8 +14,8 @@ namespace {
 
 using base::Interval;
 
-// A factor of adapters, and the bucket that it lies in: one of those that are trained, or of those that are
-// not.
+// A factor of an adapter with its bucket: factors may lie in a trained or in a frozen
+// bucket.
 struct Placed {
   int bucket = -1;
   const model::Parameter* parameter = nullptr;
@@ -23,14 +23,14 @@ struct Placed {
   Interval whole() const { return {parameter->offset, parameter->offset + parameter->size()}; }
 };
 
-// Left and right of one of a stored matrix's tensors.
+// Left and right factor of one tensor in a stored matrix.
 struct Adapters {
   Placed left;
   Placed right;
-  int64_t first_row = 0;  // of the matrix
+  int64_t first_row = 0;  // the tensor's first row in the matrix
 };
 
-// That factor of the matrix's tensor, frozen or trained.
+// The given factor of the matrix's tensor, in a frozen or a trained bucket.
 Placed factor_of(const model::ParameterTable& tuned, Interval buckets, const model::Parameter& like,
                  model::Factor factor) {
   for (int64_t index = buckets.begin; index < buckets.end; ++index) {
@@ -60,13 +60,13 @@ std::vector<Adapters> adapters_of(const model::ParameterTable& tuned, const mode
   return adapters;
 }
 
-// Elements of a matrix by rows: those of `row` in the interval, which counts from its first element.
+// The flat positions of `row` within `elements`, which counts from the matrix's first element.
 Interval columns_of(int64_t row, int64_t columns, Interval elements) {
   return base::intersect({row * columns, (row + 1) * columns}, elements);
 }
 
-// Adds what the adapters add, each expert's factors to its rows, to `values`, which are the matrix's elements
-// `elements`.
+// Adds the adapters' product to `values`, the elements `elements` of a matrix; each expert's factors apply to
+// its own rows.
 void add_product(const Adapters& adapters, double factor, const ParameterSource& source, int64_t columns,
                  Interval elements, float* values) {
   const int64_t experts = std::max<int64_t>(1, adapters.right.parameter->experts);

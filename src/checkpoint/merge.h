@@ -1,4 +1,4 @@
-// Adapters of low rank on their way out, into the weights that they adapt.
+// Merges low-rank adapters into the matrices that they adapt, for exports.
 #pragma once
 
 #include "checkpoint/hugging_face.h"
@@ -6,8 +6,8 @@
 
 namespace sluice::checkpoint {
 
-// Values of the untuned model (model::untuned) from those of a tuned one: to every adapted matrix what its
-// adapters add is added. Both tables outlive the result.
+// Values of the untuned model (model::untuned), computed from those of a tuned one: each adapted matrix plus
+// its adapters' products. Both tables outlive the result.
 ParameterSource merged(const model::ParameterTable& plain, const model::ParameterTable& tuned,
                        ParameterSource source);
 

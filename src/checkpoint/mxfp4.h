@@ -9,15 +9,15 @@ namespace sluice::checkpoint {
 
 inline constexpr int64_t kMxfp4Block = 32;
 
-// `blocks` has [experts, out, in / 32, 16] bytes, the lower half of each its first value, and `scales`
-// [experts, out, in / 32], powers of two less 127.
+// `blocks` has [experts, out, in / 32, 16] bytes; the lower half of a byte is its first value. `scales` has
+// [experts, out, in / 32] bytes, exponents of two plus 127.
 struct Mxfp4Matrix {
   const std::byte* blocks = nullptr;
   const std::byte* scales = nullptr;
   int64_t in = 0;
   int64_t out = 0;
 
-  // Of an expert. Exact.
+  // Element (i, o) of an expert's matrix. Exact.
   float value(int64_t expert, int64_t i, int64_t o) const;
 };
 

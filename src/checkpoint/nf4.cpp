@@ -35,7 +35,7 @@ std::vector<float> floats_of(const Nf4Matrix::Tensor& tensor, int64_t elements) 
   return values;
 }
 
-// The parts of one matrix by the ends of their names.
+// Finds the tensors of one matrix by the suffixes of their names.
 class Parts {
  public:
   Parts(std::string stem, const std::function<Nf4Matrix::Tensor(const std::string&)>& part)
@@ -59,7 +59,7 @@ base::Json state_of(const Nf4Matrix::Tensor& tensor) {
   return base::parse_python_json(bytes, where(tensor));
 }
 
-// Maxima that were quantised, less their mean, in blocks by a map of 256 values.
+// Absolute maxima from their quantised form: blocks with scales, a map of 256 values, and the mean to add.
 std::vector<float> nested_maxima(const Parts& parts, const Nf4Matrix::Tensor& codes, int64_t blocks,
                                  const base::Json& state, const std::string& name) {
   require_tensor(codes, "U8", blocks);

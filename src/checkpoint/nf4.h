@@ -1,6 +1,6 @@
-// Matrices in 4 bits as bitsandbytes saves them (Linear4bit): codes two a byte, the first in the upper half,
-// of numbers that blocks scale by their absolute maxima, which may be quantised themselves ("double
-// quantisation": Dettmers et al., QLoRA, 2023, section 3).
+// Matrices in 4 bits as bitsandbytes saves them (Linear4bit). A byte holds two codes, the first in its upper
+// half. Each block of numbers is scaled by its absolute maximum; the maxima may be quantised themselves
+// ("double quantisation": Dettmers et al., QLoRA, 2023, section 3).
 #pragma once
 
 #include <array>
@@ -16,28 +16,28 @@ namespace sluice::checkpoint {
 
 class Nf4Matrix {
  public:
-  // Behind the name of a matrix's codes, the names of what belongs to them.
+  // Suffixes to the name of a matrix's codes that name the tensors belonging to them.
   static constexpr const char* kState = ".quant_state.bitsandbytes__nf4";
   static constexpr const char* kParts[] = {".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map",
                                            kState};
 
   struct Tensor {
     const SafetensorsFile* file = nullptr;
-    const TensorInfo* info = nullptr;  // null: there is none
+    const TensorInfo* info = nullptr;  // null: no such tensor
   };
-  // `part`: the tensor of that name. InputError naming the tensor that is missing, or has not the type or the
-  // shape that a matrix of this shape has.
+  // `part` returns the tensor of a name. InputError naming a tensor that is missing, or whose type or shape
+  // does not belong to a matrix of this shape.
   Nf4Matrix(const Tensor& codes, const std::vector<int64_t>& shape,
             const std::function<Tensor(const std::string& name)>& part);
 
-  // Numbers [first, first + count), in the order of rows.
+  // Numbers [first, first + count) in row-major order.
   void read(int64_t first, int64_t count, float* values) const;
 
  private:
   const std::byte* codes_;
   int64_t block_ = 64;
   std::array<float, 16> map_{};
-  std::vector<float> maxima_;  // by block
+  std::vector<float> maxima_;  // absolute maxima by block
 };
 
 }  // namespace sluice::checkpoint

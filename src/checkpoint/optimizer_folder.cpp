@@ -35,7 +35,7 @@ bool has_tensors(const fs::path& folder, const char* stem) {
          fs::exists(folder / text(stem, ".safetensors.index.json"), ignored);
 }
 
-// The safetensors files of the model and of its optimiser, by their paths in the folder.
+// Hashes of the safetensors files of the model and its optimizer state, by path in the folder.
 Json hashes_of_files(const fs::path& folder) {
   std::set<fs::path> files;
   for (const fs::path& directory : {folder, folder / kDirectory}) {
@@ -56,7 +56,7 @@ ParameterSource moments(Checkpoint& checkpoint, State state) {
   };
 }
 
-// InputError unless the folder's files are those that the state was written for.
+// InputError unless the folder's files have the hashes in state.json.
 void require_files(const fs::path& folder, const Json& hashes, const std::string& name) {
   for (const auto& [file, hash] : hashes.items()) {
     const fs::path relative(file);

@@ -21,7 +21,7 @@ using base::text;
 constexpr base::Range<int64_t> kPeftRanks{1, 1 << 16};
 constexpr base::Range<double> kPeftAlphas{-1e6, 1e6};
 
-// Keys that say how an adapter was trained or where its modules are; its file's tensors say the latter, too.
+// Keys about training or about modules' places; the tensors' names in the file give the places, too.
 constexpr std::string_view kWithoutEffect[] = {"peft_type",
                                                "task_type",
                                                "auto_mapping",
@@ -54,7 +54,7 @@ bool is_off(const Json& value) {
          ((value.is_array() || value.is_object()) && value.empty());
 }
 
-// Initialisations that leave the base model as it is. The others (PiSSA, OLoRA, CorDA, LoftQ) subtract from
+// Initialisations that leave the base model unchanged. The others (PiSSA, OLoRA, CorDA, LoftQ) subtract from
 // it.
 bool keeps_the_base(const Json& value) {
   const std::set<Json> kept = {true, "gaussian", "eva", "orthogonal"};

@@ -28,16 +28,16 @@ using base::text;
 constexpr std::string_view kPrefix = "base_model.model.";
 constexpr std::string_view kWrapped = ".base_layer";
 
-// An adapter's folder, opened for reading. Its matrices may have ranks of their own, so the parameters are
-// those of a table for each rank.
+// An adapter's folder, opened for reading. Its matrices may have different ranks, so there is one table of
+// parameters for each rank.
 class PeftFolder {
  public:
   PeftFolder(const fs::path& folder, const model::Shape& base, const FileNames& names);
 
   int64_t rank() const { return config_.ranks().back(); }
   const std::vector<std::string>& targets() const { return tables_.begin()->second.table.shape.lora.targets; }
-  // Calls visit(bucket, parameter, values) for each factor of the file, as it is stored. What the product is
-  // multiplied by is in b.
+  // Calls visit(bucket, parameter, values) for each factor of the file in stored order. The product's factor
+  // is multiplied into b.
   template <typename Visit>
   void for_each_factor(Visit visit) const {
     for (const Factor& factor : factors_) visit(*factor.bucket, *factor.parameter, values_of(factor));
@@ -53,7 +53,7 @@ class PeftFolder {
   std::vector<std::string> targets_of_file() const;
   std::string inner_stack() const;
   std::string stack_of(const std::string& tensor) const;
-  // How PEFT calls the matrix that a factor of the role belongs to, where patterns are matched with it.
+  // PEFT's path, as patterns match it, for the matrix to which a factor with this role belongs.
   std::string module_of(const std::string& tensor, std::string_view role) const;
   void find_factors();
   void require_shape(const TensorInfo& tensor, const std::vector<int64_t>& expected) const;
@@ -71,7 +71,7 @@ class PeftFolder {
   SafetensorsFile file_;
   FileNames names_;
   std::map<int64_t, PeftAdapters> tables_;  // by rank
-  std::vector<Factor> factors_;             // a left one, then its right one
+  std::vector<Factor> factors_;             // each left factor, then its right one
 };
 
 FileNames module_names(const FileNames& names) {
@@ -80,7 +80,7 @@ FileNames module_names(const FileNames& names) {
   return modules;
 }
 
-// `rank` may be above a matrix's own: the caller knows which matrices have it.
+// `rank` may exceed a matrix's own limit; the caller knows which matrices have this rank.
 model::Shape with_adapters(const model::Shape& base, const std::vector<std::string>& targets, int64_t rank) {
   model::Shape shape = base;
   model::adapt(shape, {.rank = 1, .alpha = 1, .targets = targets});
@@ -102,7 +102,7 @@ PeftFolder::PeftFolder(const fs::path& folder, const model::Shape& base, const F
   require_all_known();
 }
 
-// The experts' parameter that PEFT wraps first: "gate_up_proj", or "up_proj" where there is no gate. Empty:
+// The experts' parameter that PEFT wraps first: "gate_up_proj", or "up_proj" without a gate. "" if there is
 // none.
 std::string PeftFolder::inner_stack() const {
   for (const std::string& target : config_.target_parameters()) {
@@ -111,7 +111,7 @@ std::string PeftFolder::inner_stack() const {
   return "";
 }
 
-// "experts.gate_up_proj" of a tensor of a wrapped module, which does not say which parameter it is of.
+// "experts.gate_up_proj" for a tensor of a wrapped module, whose name does not give the parameter.
 std::string PeftFolder::stack_of(const std::string& tensor) const {
   const std::string path = tensor.substr(0, tensor.find(".lora_")), inner = inner_stack();
   const bool within = path.ends_with(kWrapped);
@@ -187,7 +187,7 @@ void PeftFolder::find_factors() {
   }
 }
 
-// Every tensor of the file is one of the model's, and no factor lacks its other one.
+// Checks that every tensor of the file belongs to the model, and that no factor lacks its partner.
 void PeftFolder::require_all_known() const {
   std::set<std::string> known;
   for (const Factor& factor : factors_) known.insert(factor.tensor->name);
@@ -231,12 +231,12 @@ model::Shape shape_of(const model::Shape& base, const std::vector<std::unique_pt
   return with_adapters(base, {targets.begin(), targets.end()}, rank * std::ssize(folders));
 }
 
-// The factors of all adapters in one table's parameters, by bucket and first element.
+// The factors of all adapters in the parameters of one table, by bucket and first element.
 class Factors {
  public:
   explicit Factors(model::ParameterTable table) : table_(std::move(table)) {}
 
-  // Columns of left, or of each expert's rows of right, from `begin` on.
+  // Fills an adapter's columns of left factors and rows of right ones, for each expert, from `begin` on.
   void add(const PeftFolder& folder, int64_t begin) {
     folder.for_each_factor([&](const model::Bucket& bucket, const model::Parameter& parameter,
                                const std::vector<float>& values) {
@@ -297,7 +297,7 @@ class Factors {
   std::vector<std::map<int64_t, std::vector<float>>> by_bucket_;
 };
 
-// Rows that stayed in the cache are made into keys and values of whichever adapter asks.
+// InputError for adapters of kv_b_proj: cached latents serve all adapters, each with its own kv_b_proj.
 void require_servable(const model::ParameterTable& table) {
   for (const model::Bucket& bucket : table.buckets) {
     for (const model::Parameter& parameter : bucket.parameters) {

@@ -1,4 +1,4 @@
-// Adapters that PEFT wrote (adapter_config.json, adapter_model.safetensors), several beside one model.
+// Reads adapters that PEFT wrote (adapter_config.json, adapter_model.safetensors), several for one model.
 #pragma once
 
 #include <filesystem>
@@ -12,18 +12,18 @@
 namespace sluice::checkpoint {
 
 // A model with the adapters of several folders side by side. Adapter j has columns [j·R, (j+1)·R) of all
-// narrow rows, R the highest rank of any: model::Lora's rank is the sum, its factor 1, and what adapters add
-// is multiplied beforehand. A matrix that an adapter leaves alone has zeros there.
+// narrow rows, with R the highest rank. The rank of model::Lora is their sum, its factor 1: adapters are
+// multiplied by their own factors beforehand. A matrix that an adapter leaves alone has zeros there.
 struct SideBySide {
   model::Shape shape;
   ParameterSource read;  // masters of the shape's table
 };
 
-// Gives elements of a bucket of a table of the model however it is tuned; adapters stay as they are.
+// Gives elements of a bucket of the model's table, tuned or not, and leaves adapters' elements untouched.
 using BaseSource = std::function<void(const model::Bucket& bucket, base::Interval interval, float* values)>;
 
 // `names`: of the base model's files. REQUIRES: an untuned shape, at least one folder. InputError naming the
-// file, and what to do, where an adapter is of another base or another kind (DoRA, biases, other modules).
+// file and the way out if an adapter has another base or another kind (DoRA, biases, other modules).
 SideBySide side_by_side(const model::Shape& base, const FileNames& names, BaseSource read,
                         const std::vector<std::filesystem::path>& folders);
 

@@ -10,9 +10,9 @@
 namespace sluice::checkpoint {
 namespace {
 
-// PEFT takes gate_proj, up_proj and down_proj of a model
-// with experts for the experts' matrices, wherever the module is: such modules, of layers without experts and
-// of shared experts, are named by their parameters.
+// In a model with experts PEFT takes every gate_proj, up_proj and
+// down_proj for experts' matrices, wherever the module is. Modules of layers without experts and of shared
+// experts are therefore named by their parameters.
 bool peft_takes_for_experts(std::string_view module) {
   constexpr std::string_view kTaken[] = {"gate_proj", "up_proj", "down_proj", "w1", "w2", "w3", "gate"};
   return std::ranges::find(kTaken, module) != std::end(kTaken);
@@ -39,8 +39,8 @@ PeftTargets peft_targets(const model::ParameterTable& adapters) {
   return targets;
 }
 
-// Calls experts' factors as PEFT does. It wraps a module once for each of its parameters that is adapted, in
-// the order in which the class has them: what gate_up_proj adds lies within what down_proj adds.
+// Names experts' factors as PEFT does. PEFT wraps a module once for each adapted parameter, in the class's
+// order: the wrapper of gate_up_proj lies inside that of down_proj.
 void name_as_wrapped(const PeftTargets& targets, model::Parameter& parameter) {
   if (parameter.experts == 0) return;
   for (std::string& tensor : parameter.tensors) {

@@ -1,4 +1,4 @@
-// What PEFT calls adapters in its files and its configuration.
+// PEFT's names for adapters in its files and its configuration.
 #pragma once
 
 #include <set>
@@ -8,13 +8,13 @@
 
 namespace sluice::checkpoint {
 
-// target_modules and target_parameters of PEFT's adapter_config.json.
+// The lists target_modules and target_parameters of PEFT's adapter_config.json.
 struct PeftTargets {
   std::set<std::string> modules, parameters;
 };
 
 struct PeftAdapters {
-  model::ParameterTable table;  // of a tuned model its adapters and a head that is trained whole, whose tensors have PEFT's names
+  model::ParameterTable table;  // the tuned model's adapters and any head trained whole, under PEFT's names
   PeftTargets targets;
 };
 PeftAdapters peft_adapters(const model::ParameterTable& tuned);

@@ -23,7 +23,7 @@ constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 constexpr size_t kSizeBytes = 8;
 constexpr const char* kFetchAgain = ": the file is damaged or incomplete: fetch or write it again";
 
-// Of the header behind its size; both have been fetched.
+// Size of the JSON header behind the size field; fetches both.
 uint64_t header_size(storage::Source& file, const std::string& name) {
   uint64_t size = 0;
   const auto file_bytes = static_cast<uint64_t>(file.size());
@@ -65,7 +65,7 @@ int64_t bytes_of(const std::vector<TensorInfo>& tensors) {
   return bytes;
 }
 
-// Names of tensors as JSON has them, without a tree of the whole header.
+// A tensor's name as a JSON string, without building a tree of the whole header.
 std::string quoted(const std::string& name) { return base::json_text(name); }
 
 }  // namespace
@@ -150,7 +150,7 @@ void SafetensorsWriter::write(const void* bytes, int64_t size) {
   remaining_bytes_ -= size;
 }
 
-// In parts that a core's cache holds, so that memory is read once for both.
+// Works in parts that fit a core's cache, so that hashing and writing read memory once.
 void SafetensorsWriter::append(const void* bytes, size_t size) {
   constexpr size_t kPartBytes = size_t{256} << 10;
   const auto* next = static_cast<const std::byte*>(bytes);

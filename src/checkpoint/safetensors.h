@@ -1,7 +1,7 @@
 // The safetensors format: an 8-byte little-endian header size, a JSON header, and the tensors' bytes.
 //
-// The reader fetches the header and trusts nothing: the header must fit the file, every tensor's offsets must
-// equal its shape times its type, and together the tensors must cover the data without gap or overlap.
+// The reader fetches the header and trusts nothing. The header must fit the file, and every tensor's offsets
+// must equal its shape times its type. Together the tensors must cover the data without gap or overlap.
 #pragma once
 
 #include <cstddef>
@@ -27,22 +27,22 @@ class SafetensorsFile {
   const storage::Location& location() const { return location_; }
   const std::vector<TensorInfo>& tensors() const { return tensors_; }  // in the order of their bytes
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  const TensorInfo* find(const std::string& name) const;  // null when absent
-  // InputError naming the tensor unless it is there with this type and shape.
+  const TensorInfo* find(const std::string& name) const;  // null if absent
+  // InputError naming the tensor unless it exists with this type and shape.
   const TensorInfo& require(const std::string& name, TensorType type,
                             const std::vector<int64_t>& shape) const;
 
-  // The tensor's bytes; any alignment. They live as long as this object. In a bucket's file they are those
-  // that have been fetched.
+  // The tensor's bytes at any alignment. They live as long as this object. Bytes of a bucket's file are valid
+  // only if they have been fetched.
   const std::byte* data(const TensorInfo& tensor) const { return data() + tensor.begin_byte; }
   // All tensors' bytes.
   const std::byte* data() const { return source_->data() + header_bytes_; }
   int64_t data_bytes() const { return size_bytes() - header_bytes_; }
-  // As storage::Source; of the data.
+  // As in storage::Source, but byte numbers count from the begin of the data.
   void fetch(base::Interval bytes) const { source_->fetch(in_file(bytes)); }
   bool release(base::Interval bytes) const { return source_->release(in_file(bytes)); }
   int readers() const { return source_->readers(); }
-  // Hash of what precedes them; as SafetensorsWriter::header_checksum().
+  // Hash of all bytes before the data; as SafetensorsWriter::header_checksum().
   uint64_t header_checksum() const;
   // Hash of the whole file (base::hash_bytes); reads all of it.
   uint64_t checksum() const;
@@ -55,13 +55,13 @@ class SafetensorsFile {
 
   storage::Location location_;
   std::unique_ptr<storage::Source> source_;
-  int64_t header_bytes_ = 0;  // with what says its size
+  int64_t header_bytes_ = 0;  // with the 8 bytes of its size
   std::vector<TensorInfo> tensors_;
   std::unordered_map<std::string, size_t> by_name_;
   std::map<std::string, std::string> metadata_;
 };
 
-// What a file of these tensors begins with, up to their bytes.
+// The bytes of a file with these tensors that precede the tensors' data.
 std::string safetensors_header(const std::vector<TensorInfo>& tensors,
                                const std::map<std::string, std::string>& metadata = {});
 
@@ -69,16 +69,16 @@ std::string safetensors_header(const std::vector<TensorInfo>& tensors,
 // unwritable disk.
 class SafetensorsWriter {
  public:
-  // `tensors` in the order in which their bytes will come, as safetensors_header wants them.
+  // Data must follow in the order of `tensors`, which are as for safetensors_header.
   SafetensorsWriter(const storage::Location& location, const std::vector<TensorInfo>& tensors,
                     const std::map<std::string, std::string>& metadata = {});
 
-  // The next bytes of the data; a tensor may come in any number of parts.
+  // Appends to the data; a tensor may come in any number of parts.
   void write(const void* bytes, int64_t size);
   // REQUIRES: exactly the declared bytes have been written.
   void finish();
 
-  // Of the whole file, as SafetensorsFile has them; after finish().
+  // Figures of the whole file, as SafetensorsFile has them; after finish().
   int64_t size_bytes() const { return size_bytes_; }
   uint64_t checksum() const { return hash_.value(); }
   uint64_t header_checksum() const { return header_checksum_; }

@@ -19,7 +19,7 @@ using base::text;
 constexpr const char* kMetadata = "__metadata__";
 constexpr const char* kWriteAgain = ": the file is damaged or incomplete: fetch or write it again";
 
-// Bytes of a shape's elements, close together; nothing when that overflows or ends within a byte.
+// Bytes of a shape's packed elements; none if the number overflows or ends within a byte.
 std::optional<int64_t> shape_bytes(const std::vector<int64_t>& shape, int64_t element_bits) {
   int64_t bits = element_bits;
   for (const int64_t size : shape) {
@@ -29,7 +29,7 @@ std::optional<int64_t> shape_bytes(const std::vector<int64_t>& shape, int64_t el
   return bits / 8;
 }
 
-// Takes the events of a parser. Depth 1 names tensors, depth 2 says what each is.
+// Receives a SAX parser's events. Depth 1 has tensors' names, depth 2 their properties.
 class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
  public:
   HeaderEvents(SafetensorsHeader& header, std::string file) : header_(header), file_(std::move(file)) {}
@@ -110,8 +110,8 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
     return *tensor_;
   }
 
-  // A value that stands where the format has none of its kind; keys that the format does not know may have
-  // any.
+  // Handles a scalar where the format allows none. Keys unknown to the format may have any
+  // value.
   bool scalar(const std::string& value) {
     if (depth_ == 0) throw InputError(text(file_, ": the header is no JSON object", kWriteAgain));
     const bool known = key_ == "shape" || key_ == "data_offsets" || key_ == "dtype";
@@ -156,7 +156,7 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
   std::string key_;
   std::optional<TensorInfo> tensor_;
   std::vector<int64_t> offsets_, unknown_;
-  std::vector<int64_t>* list_ = nullptr;  // that is being read
+  std::vector<int64_t>* list_ = nullptr;  // the list that is being read
   std::unordered_set<std::string> names_;
 };
 

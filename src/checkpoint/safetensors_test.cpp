@@ -104,7 +104,7 @@ TEST(Safetensors, DamagedFilesAreRefused) {
               HasSubstr("inside another one"));
 }
 
-// Types that others' files hold, of which Sluice computes with four.
+// The types of the format, of which Sluice computes with four.
 TEST(Safetensors, EveryTypeOfTheFormatIsKnown) {
   const TestDirectory directory;
   const std::pair<const char*, int> sizes[] = {
@@ -146,7 +146,7 @@ TEST(Safetensors, HeadersMayHoldMoreThanTensors) {
               HasSubstr("'t' stands there twice"));
 }
 
-// Mutated, cut and spliced files are read or refused; under the sanitizers this finds any step outside.
+// Mutated, cut and spliced files are read or refused; sanitizers find any access outside.
 TEST(Safetensors, RandomDamageNeverCrashes) {
   const TestDirectory directory;
   const std::string whole = with_header(

@@ -22,13 +22,13 @@ namespace {
 using base::text;
 using storage::Location;
 
-// The manifest goes first: what dies half-removed is half-written, never a checkpoint with holes.
+// The manifest goes first: if removal is interrupted, the rest is half-written, not a checkpoint with holes.
 void remove_checkpoint(const Location& directory) {
   (directory / kManifestName).remove();
   directory.remove_tree();
 }
 
-// Whether a checkpoint was committed less than `hours` ago; so is one whose age cannot be told.
+// Whether a checkpoint was committed less than `hours` ago, or at an unknown time.
 bool younger(const Location& directory, int64_t hours) {
   if (hours <= 0) return false;
   const std::optional<storage::FileStatus> manifest = (directory / kManifestName).status();
@@ -42,7 +42,7 @@ constexpr struct {
                {"exp_avg", &OwnerState::exp_avg},
                {"exp_avg_sq", &OwnerState::exp_avg_sq}};
 
-// What of a rank's slices goes into one file.
+// The part of a rank's slices that goes into one file.
 struct FileContent {
   enum class Which { kTrained, kShared };
 
@@ -72,7 +72,7 @@ struct FileContent {
     return blocks.metadata();
   }
 
-  // Writes it all; the record, but for its name.
+  // Writes the file; returns its record without a name.
   FileRecord write(const Location& location) const {
     SafetensorsWriter writer(location, tensors, metadata());
     pass([&](const void* values, int64_t size) { writer.write(values, size); });
@@ -86,10 +86,10 @@ struct FileContent {
   TensorType type;
   std::vector<base::Interval> intervals;  // by bucket
   std::vector<TensorInfo> tensors;
-  std::vector<const void*> bytes;  // of the tensors
+  std::vector<const void*> bytes;  // the tensors' values
 };
 
-// What the manifests in all directories under `root` refer to. Nothing when one of them cannot be read.
+// Names of shared files in all manifests under `root`. None if a manifest cannot be read.
 std::optional<std::set<std::string>> shared_names(const Location& root) {
   std::set<std::string> names;
   for (const storage::Entry& entry : root.entries()) {
@@ -109,12 +109,12 @@ void sweep_shared(const Location& root) {
   if (files.empty()) return;
   const std::optional<std::set<std::string>> wanted = shared_names(root);
   for (const storage::Entry& file : files) {
-    const bool whole = file.name.ends_with(".safetensors");  // no part in the making
+    const bool whole = file.name.ends_with(".safetensors");  // not a partial file
     if (wanted && whole && !wanted->contains(file.name)) (root / kSharedDirectory / file.name).remove();
   }
 }
 
-// Whether a file is the shared one of this record.
+// Whether the file at `location` is the shared file of this record.
 bool is_whole(const Location& location, const FileRecord& record, Trust trust) {
   const std::optional<storage::FileStatus> status = location.status();
   if (!status || status->bytes != record.bytes) return false;
@@ -130,8 +130,8 @@ bool is_whole(const Location& location, const FileRecord& record, Trust trust) {
   }
 }
 
-// Removes what a rank 0 that was killed left half written or half removed, and what it had set aside for a
-// checkpoint that it committed.
+// Removes half-written and half-removed checkpoints of a killed rank 0, and directories set aside for a step
+// that it committed after all.
 void remove_unfinished(const Location& root) {
   for (const SavedStep& found : step_directories(root)) {
     const bool set_aside = found.directory.filename().ends_with(kPreviousSuffix);
@@ -202,15 +202,15 @@ void commit_save(const Location& directory, const Manifest& manifest, const Rete
   (directory / kManifestName).write(base::json_text(to_json(manifest), 2) + "\n");
   const Location root = directory.parent();
   for (const SavedStep& saved : saved_steps(root)) {
-    if (saved.step > manifest.step) remove_checkpoint(saved.directory);  // of a future given up by going back
+    if (saved.step > manifest.step) remove_checkpoint(saved.directory);  // given up by going back
   }
   prune(root, manifest.step, retention);
 }
 
 namespace {
 
-// Its step; nothing where none was evaluated. A manifest that cannot be read is no reason to end a save: it
-// is passed over.
+// The step with the lowest measure; none if no step was evaluated. Manifests that cannot be read are passed
+// over, as they are no reason to fail a save.
 std::optional<int64_t> best_step(const std::vector<SavedStep>& saved) {
   std::optional<double> lowest;
   std::optional<int64_t> best;

@@ -47,9 +47,9 @@ std::set<std::string> indexed_files(const fs::path& index_path) {
   return names;
 }
 
-// Reads elements `interval` of stored rows that stand otherwise in the file. Tiles of rows, between which lie
-// few elements of the file, keep both sides within the cache. `load(first, count, values)` reads elements of
-// the file that follow each other.
+// Reads elements `interval` of stored rows whose order in the file differs. It works in tiles of rows with
+// few file elements between them, so that both sides stay within the cache. `load(first, count, values)`
+// reads consecutive elements of the file.
 template <typename Load>
 void read_reordered(const model::HuggingFaceTensor& tensor, Interval interval, float* values, Load load) {
   constexpr int64_t kTile = 64, kMostStride = 2;
@@ -142,16 +142,16 @@ void require_shape(const std::string& name, const std::vector<int64_t>& shape,
 bool is_float8(const TensorInfo& tensor) { return tensor.format_type == "F8_E4M3"; }
 bool is_int8(const TensorInfo& tensor) { return tensor.format_type == "I8"; }
 
-// Behind the name of a module, the rows' absolute maxima of its matrix as bitsandbytes' Linear8bitLt saves
-// it, and a byte that says how the codes lie.
+// Suffixes to a module's name in files of bitsandbytes' Linear8bitLt: the absolute maxima of the matrix's
+// rows, and a byte for the codes' layout.
 constexpr std::string_view kMaxima = "SCB", kLayout = "weight_format";
 
-// "self_attn.q_proj.SCB" of "self_attn.q_proj.weight".
+// Replaces the last part of a name: "self_attn.q_proj.SCB" for "self_attn.q_proj.weight".
 std::string beside(const std::string& tensor, std::string_view end) {
   return text(tensor.substr(0, tensor.rfind('.') + 1), end);
 }
 
-// Numbers of a matrix whose rows are multiplied by maximum / 127, in the arithmetic of bitsandbytes'
+// Numbers of an int8 matrix: code times its row's maximum / 127, in the same arithmetic as bitsandbytes'
 // int8_vectorwise_dequant.
 void read_int8(const std::byte* codes, const float* maxima, int64_t columns, int64_t first, int64_t count,
                float* values) {
@@ -164,7 +164,7 @@ void read_int8(const std::byte* codes, const float* maxima, int64_t columns, int
 
 }  // namespace
 
-// A stack of experts' matrices in MXFP4 is two tensors of bytes.
+// Finds a stack of experts' matrices in MXFP4, which is two tensors of bytes.
 std::optional<TensorFolder::Source> TensorFolder::find_mxfp4(const model::HuggingFaceTensor& tensor) const {
   const std::string names[] = {tensor.name + "_blocks", tensor.name + "_scales"};
   Source source = look_for(names[0]);
@@ -192,7 +192,7 @@ std::optional<TensorFolder::Source> TensorFolder::find_mxfp4(const model::Huggin
   return source;
 }
 
-// Of a matrix in 8 bits.
+// Finds the scales of a matrix of 8-bit floats.
 void TensorFolder::find_scales(Source& source) const {
   const TensorInfo& tensor = *source.tensor;
   Source scales = look_for(tensor.name + "_scale_inv");
@@ -219,7 +219,7 @@ void TensorFolder::find_scales(Source& source) const {
   source.blocks = blocks;
 }
 
-// A matrix of whole numbers.
+// Finds the rows' maxima of an int8 matrix.
 void TensorFolder::find_maxima(Source& source) const {
   const TensorInfo& tensor = *source.tensor;
   const Source maxima = look_for(beside(tensor.name, kMaxima));
@@ -279,7 +279,7 @@ TensorFolder::Source TensorFolder::find(const model::HuggingFaceTensor& tensor) 
 
 namespace {
 
-// Of a tensor's numbers as they are computed with.
+// The type that a tensor's numbers have in computations.
 TensorType widened(const TensorInfo& tensor) {
   return tensor.type == TensorType::kOther ? TensorType::kBFloat16 : tensor.type;
 }
@@ -315,7 +315,7 @@ bool TensorFolder::quantised() const {
 
 namespace {
 
-// Constants of xIELU in transformers' files beside its trained numbers (ops/xielu.h).
+// Constants of xIELU that transformers' files have beside its trained numbers (ops/xielu.h).
 std::optional<float> constant_of(const std::string& name) {
   if (name.ends_with(".act_fn.beta")) return 0.5F;
   if (name.ends_with(".act_fn.eps")) return -1e-6F;
@@ -352,7 +352,7 @@ bool TensorFolder::is_carried(const std::string& name) const {
   return layer >= table_.shape.layers && layer < table_.shape.layers + hints_.further_layers;
 }
 
-// An encoder's files often end in what predicts masked tokens, or in a pooler that its embeddings do without.
+// An encoder's files often end in a head for masked tokens, or in a pooler that its embeddings don't use.
 bool TensorFolder::is_of_another_head(const std::string& name) const {
   if (table_.shape.causal) return false;
   constexpr std::string_view kHeads[] = {"cls.", "head.", "decoder.", "pooler.", "bert.pooler."};
@@ -360,7 +360,7 @@ bool TensorFolder::is_of_another_head(const std::string& name) const {
          std::ranges::any_of(kHeads, [&](std::string_view head) { return name.starts_with(head); });
 }
 
-// What the files hold beside the model's own tensors.
+// Sorts the other tensors of the files: tied heads, other heads, carried tensors; InputError for the rest.
 void TensorFolder::sort_others() {
   std::set<std::string_view> known;
   for (const auto& [name, source] : sources_) {
@@ -397,7 +397,7 @@ void TensorFolder::sort_others() {
   }
 }
 
-// A head that is not the embedding would be lost.
+// InputError unless the head equals the embedding: otherwise its values would be lost.
 void TensorFolder::require_tied(const Source& head) const {
   const model::Bucket& embedding = table_.embedding();
   const std::string name = names_.tensors(embedding, embedding.parameters.front()).front().name;
@@ -447,7 +447,7 @@ void TensorFolder::read(const Source& source, const model::HuggingFaceTensor& te
     });
   }
   if (source.scales != nullptr) {
-    // Its elements are numbered as those of the tensor that it stands for, [experts, in, out].
+    // Elements are numbered as in the tensor that the matrix replaces, [experts, in, out].
     const int64_t in = tensor.shape[1], out = tensor.shape[2];
     const Mxfp4Matrix matrix{data, source.scales_file->data(*source.scales), in, out};
     return read_by([&](int64_t first, int64_t count, float* values) {
@@ -462,7 +462,7 @@ void TensorFolder::read(const Source& source, const model::HuggingFaceTensor& te
   });
 }
 
-// A head that a run gives the model has values of its own, where the files have none of its name and shape.
+// A head that a run gives the model has no values in files unless its name and shape are there.
 std::optional<TensorFolder::Source> TensorFolder::source_of(const model::Parameter& parameter,
                                                             const model::HuggingFaceTensor& tensor) const {
   if (!model::is_of_numbers(parameter)) return sources_.at(tensor.name);

@@ -1,4 +1,4 @@
-// Files of safetensors as the flat order of model::ParameterTable. Files are mapped.
+// Safetensors files of a folder in the flat order of model::ParameterTable. Files are mapped.
 #pragma once
 
 #include <array>
@@ -20,28 +20,28 @@
 
 namespace sluice::checkpoint {
 
-// What a config.json says of files beside the model's shape.
+// Facts in config.json about files, beside the model's shape.
 struct TensorHints {
-  int64_t further_layers = 0;               // behind the model's, which predict further tokens
-  std::array<int64_t, 2> scale_block = {};  // rows and columns that share a scale; 0: not said
+  int64_t further_layers = 0;               // layers behind the model's, which predict further tokens
+  std::array<int64_t, 2> scale_block = {};  // rows and columns that share a scale; 0: not given
 };
 
-// One number for each of a model's parameters, under Hugging Face's tensor names, opened for reading: the
-// files STEM.safetensors, or the shards that STEM.safetensors.index.json lists. F32, BF16 or F16, widened
-// exactly; stacks of experts' matrices may be MXFP4, and any matrix F8_E4M3 with scales (block_scaled.h), or
-// NF4 (nf4.h) or int8 as bitsandbytes saves it.
+// A model's tensors under Hugging Face's names, opened for reading: one number for each parameter. Files are
+// STEM.safetensors, or the shards that STEM.safetensors.index.json lists. Types F32, BF16 and F16 are widened
+// exactly. Stacked expert matrices may be MXFP4; any matrix may be F8_E4M3 with scales (block_scaled.h), NF4
+// (nf4.h) or int8 as bitsandbytes saves it.
 class TensorFolder {
  public:
-  // Reads every header. base::InputError naming file and tensor when one is missing, has another shape than
-  // `table` asks for or another type, or is neither of the model nor carried. A tied model's head must equal
-  // the embedding.
+  // Reads every header. base::InputError naming file and tensor if a tensor is missing, has another shape or
+  // type than `table` allows, or is neither the model's nor carried. A tied model's head must equal the
+  // embedding.
   TensorFolder(std::filesystem::path folder, std::string stem, model::ParameterTable table,
                const TensorHints& hints = {});
 
   const std::filesystem::path& folder() const { return folder_; }
   const model::ParameterTable& table() const { return table_; }
-  // The type of most numbers, and of tensors that have another one, by their names in files. Narrower types
-  // than 16 bits count as BF16.
+  // The type of most elements, and the tensors of other types by their names in files. Types of fewer than 16
+  // bits count as BF16.
   TensorType type() const { return type_; }
   std::map<std::string, TensorType> other_types() const;
   const FileNames& names() const { return names_; }
@@ -49,33 +49,33 @@ class TensorFolder {
   bool quantised() const;
   std::array<int64_t, 2> scale_block() const { return hints_.scale_block; }
 
-  // A tensor that Sluice neither computes with nor changes: a vision tower's, those that predict further
-  // tokens, and buffers that are computed anew.
+  // A tensor that Sluice neither computes with nor changes: a vision tower's, one of layers that predict
+  // further tokens, or a buffer that is computed anew.
   struct Carried {
     const SafetensorsFile* file = nullptr;
     const TensorInfo* tensor = nullptr;
   };
   const std::vector<Carried>& carried() const { return carried_; }
 
-  // Elements `interval` of a bucket's flat array. InputError naming file and tensor when one is not finite.
-  // Thread-safe.
+  // Elements `interval` of a bucket's flat array. InputError naming file and tensor if an element is not
+  // finite. Thread-safe.
   void read(int bucket, base::Interval interval, float* values) const {
     read(table_.buckets[static_cast<size_t>(bucket)], interval, values);
   }
-  // The same of a bucket of a table of this model however it is tuned, and whatever its head. Adapters stay
-  // as they are, and a head of numbers that the files do not have.
+  // The same for a bucket of another table of this model, with any adapters and head. Adapters are left
+  // untouched, as is a head of numbers that the files lack.
   void read(const model::Bucket& bucket, base::Interval interval, float* values) const;
 
  private:
   struct Source {
     const SafetensorsFile* file = nullptr;
     const TensorInfo* tensor = nullptr;
-    // Of a matrix in MXFP4 (mxfp4.h), whose blocks `tensor` has, or of one in 8 bits, for int8 the rows'
-    // maxima; else null.
+    // MXFP4 (mxfp4.h; `tensor` has the blocks) or 8-bit floats: the scales; int8: the rows' maxima; else
+    // null.
     const SafetensorsFile* scales_file = nullptr;
     const TensorInfo* scales = nullptr;
-    std::optional<BlockScaled> blocks;               // of one in 8 bits
-    std::shared_ptr<const Nf4Matrix> nf4 = nullptr;  // of one as bitsandbytes saves it
+    std::optional<BlockScaled> blocks;               // 8-bit floats
+    std::shared_ptr<const Nf4Matrix> nf4 = nullptr;  // 4 bits, by bitsandbytes
   };
 
   void open_files(const std::string& stem);
@@ -101,7 +101,7 @@ class TensorFolder {
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::unordered_map<std::string, Source> all_;  // by name
   FileNames names_;
-  std::map<std::string, Source> sources_;  // of the model, by name in files
+  std::map<std::string, Source> sources_;  // the model's own, by name in files
   std::vector<Carried> carried_;
   TensorType type_ = TensorType::kFloat32;
   bool tied_head_ = false;

@@ -14,7 +14,7 @@ struct FormatType {
   int64_t bits;
 };
 
-// All types that the safetensors format has.
+// All types of the safetensors format.
 constexpr FormatType kFormatTypes[] = {
     {"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},     {"U8", 8},          {"I8", 8},
     {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
@@ -121,7 +121,7 @@ uint16_t to_float16(float value) {
   if (magnitude > kInfinity) return sign | 0x7E00U;
   if (magnitude >= kTooLarge) return sign | 0x7C00U;
   if (magnitude < kSmallestNormal) {
-    // Counted in steps of the smallest subnormal; the sum rounds to nearest even.
+    // Count in steps of the smallest subnormal; the addition rounds to nearest even.
     const float steps = std::bit_cast<float>(magnitude) * 0x1p24F + 0x1p23F;
     return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(steps) & 0x7FFU));
   }

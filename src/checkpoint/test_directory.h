@@ -1,4 +1,4 @@
-// A directory for one test, removed at its end; and what a failing call said.
+// A directory for one test, removed at its end; and the message of a failing call.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Checkpoints of models of which only a part is trained, and adapters on their way out.
+// Checkpoints of models that are trained in part, and exports of their adapters.
 #include "model/tuning.h"
 
 #include <gmock/gmock.h>
@@ -36,14 +36,14 @@ model::Shape adapted() {
   return shape;
 }
 
-// By the parameter's name, whatever bucket it is in.
+// A value that depends on the parameter's name, not on its bucket.
 float value_of(const model::Parameter& parameter, int64_t element, State state) {
   uint64_t name = static_cast<uint64_t>(state);
   for (const char c : parameter.name) name = name * 131 + static_cast<uint64_t>(c);
   return static_cast<float>(base::random_normal(7, name, static_cast<uint64_t>(element)));
 }
 
-// Coded ones are words as files have them: in the upper bytes of numbers.
+// Adds the words of a coded parameter as files have them: in the upper bytes of numbers.
 void add_words(const model::Parameter& parameter, State state, std::vector<float>& to) {
   const int64_t word_bytes = parameter.format.word_bytes;
   int64_t element = 0;
@@ -117,7 +117,7 @@ TEST(TunedCheckpoint, HoldsNoMomentsOfWhatIsFrozen) {
   EXPECT_EQ(Checkpoint(part).manifest().shape, shape);
 }
 
-// Numbers come back within half a step of NF4's, all by the same arithmetic whatever part is read.
+// Numbers come back within half a step of NF4's, with equal bits whichever elements are read.
 TEST(TunedCheckpoint, ExpandsACodedBaseWhereItIsReadAsNumbers) {
   for (const int64_t word_bytes : {4, 2}) {
     const TestDirectory root;
@@ -208,7 +208,7 @@ TEST(TunedCheckpoint, SharedFilesGoWithTheLastThatRefersToThem) {
   Checkpoint(root / "step-4").verify();
 }
 
-// Masters are the same ones; moments come along where both have them, and stay as they are elsewhere.
+// Masters are equal. Moments are read if both models have them; otherwise they are left untouched.
 TEST(TunedCheckpoint, IsReadByAModelThatIsFrozenOtherwise) {
   const TestDirectory root;
   const model::Shape saved = frozen({"model.embed_tokens", "model.layers.0.mlp"});
@@ -314,7 +314,7 @@ void expect_merged(const model::Shape& shape, const Factors& factors = {}) {
 
 TEST(TunedCheckpoint, ExportMergesAdapters) { expect_merged(adapted()); }
 
-// The two factors of a matrix then lie in different buckets.
+// The two factors of a matrix then lie in a trained and a frozen bucket.
 TEST(TunedCheckpoint, ExportMergesAdaptersOfWhichOneFactorIsFrozen) {
   for (const char* factor : {"*.lora_A*", "*.lora_B*", "*.k_proj.lora_A*"}) {
     SCOPED_TRACE(factor);
@@ -373,7 +373,7 @@ ParameterSource values_in(const model::ParameterTable& table) {
   };
 }
 
-// Whatever part of a matrix is asked for.
+// Merged matrices are equal whichever elements are read.
 TEST(Merged, AddsToEachExpertTheProductOfItsOwnFactors) {
   const model::Shape shape = with_experts({"experts.gate_up_proj", "experts.down_proj"});
   const model::ParameterTable tuned = model::parameter_table(shape);
@@ -408,8 +408,8 @@ TEST(Merged, AddsToEachExpertTheProductOfItsOwnFactors) {
   }
 }
 
-// PEFT wraps a module once for each parameter; and takes an MLP's up_proj for experts' unless it is told a
-// parameter.
+// PEFT wraps a module once for each parameter. It takes an MLP's up_proj for the experts' unless the
+// configuration names a parameter.
 TEST(ExportedAdapters, OfExpertsHaveTheNamesThatPeftGivesThem) {
   const TestDirectory root;
   const auto exported = [&](const char* name, std::vector<std::string> targets) {
@@ -437,7 +437,7 @@ TEST(ExportedAdapters, OfExpertsHaveTheNamesThatPeftGivesThem) {
   EXPECT_EQ(alone.at("target_modules"), base::Json::array());
 }
 
-// The factors of one adapter's matrix as it was exported, b times what its product is multiplied by.
+// An exported adapter's factor of a matrix; b is multiplied by the product's factor.
 std::vector<double> scaled_factor(const model::ParameterTable& table, const model::Parameter& like) {
   for (const model::Bucket& bucket : table.buckets) {
     for (const model::Parameter& parameter : bucket.parameters) {
@@ -458,7 +458,7 @@ void expect_own_columns(const model::Parameter& parameter, const std::vector<flo
   const std::vector<double> expected = scaled_factor(own, parameter);
   const bool left = parameter.factor == model::Factor::kLeft;
   const int64_t experts = std::max<int64_t>(1, parameter.experts);
-  const int64_t length = left ? parameter.rows : parameter.columns * experts;  // of a column, or a row
+  const int64_t length = left ? parameter.rows : parameter.columns * experts;  // a column's, or a row's
   const int64_t rank = std::ssize(expected) / length;
   const int64_t all = (left ? parameter.columns : parameter.rows / experts);
   for (int64_t e = 0; e < parameter.size(); ++e) {

@@ -1,5 +1,5 @@
-// A model's parameters with more or fewer rows of its vocabulary than its files have: models of one tokenizer
-// pad their matrices to different multiples.
+// Adapts a model's parameters to a vocabulary with more or fewer rows than its files have: models with one
+// tokenizer pad their matrices to different multiples.
 #pragma once
 
 #include "checkpoint/hugging_face.h"
@@ -7,8 +7,8 @@
 
 namespace sluice::checkpoint {
 
-// `source`, of a table `files`, as the parameters of `wanted`: the same model with another vocabulary. Rows of
-// both are the files', further ones 0. Borrows both tables. REQUIRES: the tables differ in rows alone.
+// Gives `source`, which belongs to table `files`, as the parameters of `wanted`: the same model with another
+// vocabulary. Common rows are the files', further ones 0. Borrows both tables. REQUIRES: only rows differ.
 ParameterSource with_vocabulary(const model::ParameterTable& wanted, const model::ParameterTable& files,
                                 ParameterSource source);
 
