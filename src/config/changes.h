@@ -1,4 +1,4 @@
-// What a configuration says otherwise than an earlier one.
+// Lists the differences between two configurations.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace sluice::config {
 
-// "optimizer.lr is 0.001, was 0.0003", a line a key, sorted. [log], train.threads and train.join_timeout_s
-// have no say in what is computed and are left out. REQUIRES: both name a model.
+// Sorted lines, one for each differing key: "optimizer.lr is 0.001, was 0.0003". [log], train.threads and
+// train.join_timeout_s do not affect results and are left out. REQUIRES: both name a model.
 std::vector<std::string> changes(const RunConfig& then, const RunConfig& now);
 
 }  // namespace sluice::config

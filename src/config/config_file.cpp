@@ -17,7 +17,7 @@ namespace {
 using base::InputError;
 using base::text;
 
-// Removes all other keys; nothing of a null table.
+// Removes all keys but `kept`; does nothing for a null table.
 void keep_only(toml::table* table, std::string_view kept) {
   if (table == nullptr) return;
   std::vector<std::string> others;
@@ -27,7 +27,7 @@ void keep_only(toml::table* table, std::string_view kept) {
   for (const std::string& key : others) table->erase(key);
 }
 
-// "section.key=value" -> root[section][key].
+// Applies "section.key=value" to root[section][key].
 void apply_override(toml::table& root, const std::string& setting) {
   const size_t equals = setting.find('=');
   const size_t dot = setting.find('.');
@@ -47,7 +47,7 @@ void apply_override(toml::table& root, const std::string& setting) {
     throw InputError(text("[config] --set ", setting, ": the value has more than one line: give one"));
   }
   if (!root.contains(section)) root.insert(section, toml::table{});
-  // Another model takes the place of the file's, whichever way that is given.
+  // An override of model.hf replaces the file's whole model, but for the seed.
   if (section == "model" && key == "hf") keep_only(root[section].as_table(), "seed");
   toml::table* table = root[section].as_table();
   if (table == nullptr)
@@ -82,7 +82,7 @@ void refuse_unknown_sections(const toml::table& root, const std::string& name) {
   }
 }
 
-// What values that are each within their range must not be together.
+// Refuses values that are valid each but not together.
 void require_consistent(ModelConfig& model, const TomlSection& section) {
   const bool has_shape = section.has("layers");
   if (!model.hf.empty() && has_shape) section.wrong("hf", "and a shape are both given: keep one");
@@ -124,14 +124,14 @@ std::vector<PhaseConfig> read_phases(const toml::table& root, const DataConfig& 
     section.finish();
     if (phase.step <= before.step)
       section.refuse("step", base::expectation(base::Range<int64_t>{before.step + 1, kMostSteps}));
-    // Documents would come again in the order in which they just came.
+    // With the same seed, documents would come again in the same order.
     if (!section.has("seed") && !goes_on(before.data, phase.data)) ++phase.data.seed;
     phases.push_back(std::move(phase));
   }
   return phases;
 }
 
-// "train.steps", …: of all sections.
+// Collects "section.key" for all sections.
 class KeyList final : public Fields {
  public:
   static std::vector<std::string> all() {
@@ -152,7 +152,7 @@ class KeyList final : public Fields {
   std::vector<std::string> keys_;
 };
 
-// The key of another section that has this name, or that other trainers call so; "" where there is none.
+// The key of another section that has this name, or that other trainers call so; "" if there is none.
 std::string key_elsewhere(const std::string& key) {
   for (const std::string& known : KeyList::all()) {
     if (known.ends_with("." + key)) return known;
@@ -176,7 +176,7 @@ RunConfig read_sections(const toml::table& root, const std::string& file) {
   return config;
 }
 
-// A line a key: "steps = 100              # 1 to 2^40: of the whole run". Long ones go on below.
+// Writes one line per key: "steps = 100 # 1 to 2^40: of the whole run". Long ones are wrapped.
 class Describer final : public Fields {
  public:
   Describer(std::ostream& out, const char* prefix) : out_(out), prefix_(prefix) {}
@@ -206,7 +206,7 @@ class Describer final : public Fields {
   const char* prefix_;
 };
 
-// All of them, or what one may look like.
+// Describes all tables, or an example if there are none.
 template <typename Table>
 void describe_tables(std::ostream& out, const char* header, std::vector<Table> tables) {
   const char* prefix = tables.empty() ? "# " : "";
@@ -240,7 +240,7 @@ void require_toml(const std::filesystem::path& path) {
   }
 }
 
-// A run writes its resolved configuration beside its metrics.
+// A run writes its resolved configuration beside its metrics, so metrics.jsonl marks a run's file.
 Origin origin_of(const std::filesystem::path& path) {
   const bool of_run =
       path.filename() == "config.toml" && std::filesystem::exists(path.parent_path() / "metrics.jsonl");

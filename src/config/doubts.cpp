@@ -47,7 +47,7 @@ void doubt_adapters(const LoraConfig& lora, double lr, std::vector<std::string>&
                        ", where few steps change all answers of the model: lower either"));
 }
 
-// Whether some phase has documents to evaluate with.
+// Whether some phase has documents for evaluations.
 bool is_evaluated(const RunConfig& config) {
   return config.data.validation_fraction > 0 || !config.data.validation.empty();
 }

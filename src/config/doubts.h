@@ -1,4 +1,4 @@
-// Settings that are each within their range and together are hardly what was meant.
+// Finds settings that are valid each but unlikely to be meant together.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace sluice::config {
 
-// A line for each, with the keys and their values: a schedule that does not fit the run, an evaluation of
-// nothing. They change nothing: what is configured is what runs.
+// One line for each doubtful combination, with its keys and values, such as a schedule that does not fit the
+// run, or evaluations without data. The run keeps to its configuration all the same.
 std::vector<std::string> doubts(const RunConfig& config);
 
 }  // namespace sluice::config

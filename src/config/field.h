@@ -7,27 +7,27 @@
 
 namespace sluice::config {
 
-// How a value is read from TOML, written to it and told to people.
+// Reads a key's value from TOML, writes it to TOML and describes it to people.
 class FieldValue {
  public:
   virtual ~FieldValue() = default;
-  // From what the section has under the key. InputError as TomlSection::refuse.
+  // Reads the value under `key`. InputError as TomlSection::refuse.
   virtual void read(TomlSection& section, const std::string& key) = 0;
-  // Nothing where the value is none.
+  // Writes nothing if the value is none.
   virtual void write(toml::table& table, const std::string& key) const = 0;
-  // "a whole number from 1 to 4096"; empty where the value written says it.
+  // "a whole number from 1 to 4096"; empty if the default as written is description enough.
   virtual std::string expectation() const { return ""; }
 };
 
-// Who goes through a section's keys.
+// A visitor of a section's keys.
 class Fields {
  public:
   virtual ~Fields() = default;
-  // `meaning`: for people, without what the value may be.
+  // `meaning` describes the key to people; possible values are described by FieldValue::expectation.
   virtual void operator()(const char* key, FieldValue&& value, const char* meaning) = 0;
 };
 
-// Reads those that stand in a section; others stay as they are.
+// Reads the keys that a section contains; other values stay unchanged.
 class FieldReader final : public Fields {
  public:
   explicit FieldReader(TomlSection& section) : section_(section) {}
@@ -39,7 +39,7 @@ class FieldReader final : public Fields {
   TomlSection& section_;
 };
 
-// Writes all of them.
+// Writes all keys.
 class FieldWriter final : public Fields {
  public:
   void operator()(const char* key, FieldValue&& value, const char* /*meaning*/) override {

@@ -1,4 +1,4 @@
-// The kinds of values that keys of a configuration have. Each borrows the member that it is the value of.
+// The kinds of values that configuration keys have. Each class borrows the member that holds the value.
 #pragma once
 
 #include <algorithm>
@@ -52,7 +52,7 @@ class Flag final : public FieldValue {
   bool& value_;
 };
 
-// A flag, or the word for none.
+// A flag, or a word that stands for none.
 class OptionalFlag final : public FieldValue {
  public:
   OptionalFlag(std::optional<bool>& value, const char* word) : value_(value), word_(word) {}
@@ -90,11 +90,11 @@ class Number final : public FieldValue {
   base::Range<T> range_;
 };
 
-// A number, or the word for none.
+// A number, or a word that stands for none.
 template <typename T>
 class OptionalNumber final : public FieldValue {
  public:
-  // `word`: "auto"; null: none is left out.
+  // The word, such as "auto"; null: none is not written.
   OptionalNumber(std::optional<T>& value, const base::Range<T>& range, const char* word = nullptr)
       : value_(value), range_(range), word_(word) {}
   void read(TomlSection& section, const std::string& key) override {
@@ -121,7 +121,7 @@ class OptionalNumber final : public FieldValue {
   const char* word_;
 };
 
-// A share, "auto" for none, or a word for nothing and one for all.
+// A share from 0 to 1, "auto" for none, or one of two words for 0 and 1.
 class NamedShare final : public FieldValue {
  public:
   NamedShare(std::optional<double>& value, const char* nothing, const char* all)
@@ -136,7 +136,7 @@ class NamedShare final : public FieldValue {
   std::array<std::pair<const char*, double>, 2> words_;
 };
 
-// One of some words.
+// One of several words.
 template <typename E>
 class Choice final : public FieldValue {
  public:
@@ -159,7 +159,7 @@ class Choice final : public FieldValue {
 template <typename E, size_t kCount>
 Choice(E&, const Word<E> (&)[kCount]) -> Choice<E>;
 
-// A word for what is inside nodes and one for what is between them, or one for both.
+// Two words, one for transfers inside nodes and one for those between them, or one word for both.
 template <typename E>
 class InAndBetween final : public FieldValue {
  public:
@@ -191,7 +191,7 @@ class InAndBetween final : public FieldValue {
 template <typename E, size_t kCount>
 InAndBetween(std::array<E, 2>&, const Word<E> (&)[kCount]) -> InAndBetween<E>;
 
-// One text or several; `word` stands for none ("auto").
+// One text or several; `word` ("auto") stands for none.
 class Texts final : public FieldValue {
  public:
   explicit Texts(std::vector<std::string>& value, const char* word = nullptr) : value_(value), word_(word) {}
@@ -203,7 +203,7 @@ class Texts final : public FieldValue {
   const char* word_;
 };
 
-// A list of whole numbers; `what` they are, for people: "steps".
+// A list of whole numbers, which `what` names for people: "steps".
 class Integers final : public FieldValue {
  public:
   Integers(std::vector<int64_t>& value, const base::Range<int64_t>& range, const char* what)
@@ -261,7 +261,7 @@ class SelectValue final : public FieldValue {
   Select& value_;
 };
 
-// Stands in the file where `given` says so; read in any case.
+// Written to the file only if `given`; read in any case.
 template <typename Value>
 class Given final : public FieldValue {
  public:

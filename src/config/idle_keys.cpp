@@ -14,11 +14,11 @@ namespace {
 
 using base::text;
 
-// A key, and the condition under which it has an effect.
+// A key and the condition under which it has an effect.
 struct Need {
   const char* key;
   bool (*met)(const RunConfig& config);
-  const char* place;  // where it has one
+  const char* place;  // says when the key has an effect, for messages
 };
 
 bool is_ppo(const RunConfig& config) { return config.rl.algorithm == RlAlgorithm::kPpo; }
@@ -83,7 +83,7 @@ toml::table written(RunConfig config, std::string_view name) {
   return std::move(writer.table);
 }
 
-// Keys of a section with unmet needs whose values are not those that they have when they are left out.
+// Keys of a section with unmet conditions and values other than the defaults.
 template <size_t N>
 std::vector<std::string> idle_lines(const RunConfig& config, const char* section, const Need (&needs)[N]) {
   const toml::table own = written(config, section), usual = written(RunConfig(), section);

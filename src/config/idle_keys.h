@@ -1,4 +1,4 @@
-// Keys that are given and have no effect beside the others: who gives one expects something of it.
+// Finds keys that were set but have no effect with the other keys' values.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace sluice::config {
 
-// InputError naming the first key of [rl] or [teacher] that has another value than when it is left out, but
-// belongs to an algorithm, a divergence or a teacher that the configuration does not ask for.
+// InputError naming the first key of [rl] or [teacher] whose value differs from the default although the
+// configuration does not use the algorithm, divergence or teacher that the key belongs to.
 void refuse_idle_keys(const RunConfig& config);
 
-// A line for each key of [rl] that tells how text is generated, in a run that generates none: such keys may
-// stay in a file whose rl.algorithm is changed.
+// One line for each set key of [rl] about text generation, in a run that generates none. Such keys may stay
+// in a file whose rl.algorithm is changed.
 std::vector<std::string> idle_generation_keys(const RunConfig& config);
 
 }  // namespace sluice::config

@@ -10,7 +10,7 @@
 namespace sluice::config {
 namespace {
 
-// Ranges that are none of the modules'. Counts and tokens stay where sums of many are inside 64 bits.
+// Ranges that no module defines. Counts and tokens are limited so that sums of many stay inside 64 bits.
 constexpr base::Range<int64_t> kSteps{0, kMostSteps};
 constexpr base::Range<int64_t> kSeeds{0, std::numeric_limits<int64_t>::max()};
 constexpr base::Range<int> kRanks{1, 1 << 20};
@@ -109,7 +109,7 @@ constexpr Word<Problem> kProblems[] = {{"auto", Problem::kAuto},
 constexpr Word<Pooling> kPoolings[] = {
     {"auto", Pooling::kAuto}, {"last", Pooling::kLast}, {"mean", Pooling::kMean}, {"cls", Pooling::kCls}};
 
-// What a file does not say of a size follows from those before it.
+// Sizes that the file leaves out are derived from earlier ones.
 void visit_shape(model::Shape& shape, bool given, Fields& keys) {
   const model::ShapeRanges& ranges = model::kShapeRanges;
   const auto number = [&](const char* key, auto& value, const auto& range, const char* meaning) {
@@ -145,7 +145,7 @@ void visit_model(RunConfig& config, Fields& keys) {
        "with LoRA: how ranks keep the frozen matrices of layers, which they expand on use (fine_tuning.md)");
 }
 
-// What a phase may change.
+// The keys that a phase may change.
 void visit_training_data(DataConfig& data, Fields& keys) {
   keys("train", Corpora(data.train),
        "a corpus (its folder or prefix, or s3://BUCKET/NAME), a list of them, or of [corpus, weight] pairs; "
@@ -306,7 +306,7 @@ void visit_rl(RunConfig& config, Fields& keys) {
        "kto: weight of the losses of rl.rejected's answers");
 }
 
-// Tables, written [[optimizer.groups]].
+// An array of tables, written [[optimizer.groups]].
 class Groups final : public FieldValue {
  public:
   explicit Groups(std::vector<GroupConfig>& value) : value_(value) {}

@@ -1,4 +1,4 @@
-// The keys of a run configuration: the one table by which it is read, written, compared and explained.
+// The table of a run configuration's keys, used to read, write, compare and explain configurations.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,19 @@
 
 namespace sluice::config {
 
-// A step's number is at most this: sums of many stay inside 64 bits.
+// Highest step number; sums of many step numbers stay inside 64 bits.
 inline constexpr int64_t kMostSteps = int64_t{1} << 40;
 
-// [name] of the file.
+// A section [name] of the file.
 struct Section {
   const char* name;
   const char* meaning;
   void (*visit)(RunConfig& config, Fields& keys);
 };
-// In the order in which people read them.
+// Sections in the order in which people read them.
 std::span<const Section> sections();
 
-// A [[phase]], and a [[optimizer.groups]].
+// Visit the keys of one [[phase]] and of one [[optimizer.groups]].
 void visit(PhaseConfig& phase, Fields& keys);
 void visit(GroupConfig& group, Fields& keys);
 

@@ -1,4 +1,4 @@
-// The entries of rl.reward that are models trained to reward.
+// Entries of rl.reward that name reward models.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@ inline constexpr std::string_view kModelReward = "model:";
 
 inline bool is_learnt_reward(std::string_view name) { return name.starts_with(kModelReward); }
 
-// The folders of those that are, in their order.
+// The folders of the reward models, in their order.
 inline std::vector<std::string> learnt_rewards(std::span<const std::string> names) {
   std::vector<std::string> folders;
   for (const std::string& name : names) {
@@ -21,7 +21,7 @@ inline std::vector<std::string> learnt_rewards(std::span<const std::string> name
   return folders;
 }
 
-// The others: functions of texts (rl/reward.h).
+// The other entries: functions of texts (rl/reward.h).
 inline std::vector<std::string> reward_functions(std::span<const std::string> names) {
   std::vector<std::string> functions;
   for (const std::string& name : names) {

@@ -1,5 +1,5 @@
-// Keys of [lora] in PEFT's words. They are folded into the targets and into alpha when they are read, so that
-// a configuration says each thing in one way. Include only in .cpp files, after the keys that they change.
+// Keys of [lora] under PEFT's names. Reading folds them into the targets and alpha, so a configuration has
+// one form. Include only in .cpp files, after the keys that they change.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace sluice::config {
 
-// A table of ranks, or of alphas, by target.
+// A table of ranks or of alphas by target.
 class TargetPattern final : public FieldValue {
  public:
   enum class Of : uint8_t { kRank, kAlpha };
@@ -22,7 +22,7 @@ class TargetPattern final : public FieldValue {
   Of of_;
 };
 
-// Has alphas be divided by the square root of the rank: alpha times that root over the rank.
+// rsLoRA: divides alphas by the square root of the rank. Reading multiplies alpha by that root.
 class RankStabilised final : public FieldValue {
  public:
   explicit RankStabilised(LoraConfig& lora) : lora_(lora) {}

@@ -8,7 +8,7 @@ namespace sluice::config {
 
 namespace {
 
-// In the order of the alphabet.
+// In alphabetical order.
 constexpr std::pair<std::string_view, std::string_view> kKeys[] = {
     {"adam_beta1", "optimizer.betas"},
     {"adam_beta2", "optimizer.betas"},

@@ -1,4 +1,4 @@
-// Keys by the names that other trainers have for them, for answers to unknown keys.
+// Other trainers' names for keys, to answer unknown keys.
 #pragma once
 
 #include <string>
@@ -6,9 +6,9 @@
 
 namespace sluice::config {
 
-// "optimizer.lr" of "learning_rate": what the key is called here, with its section, where Hugging Face's
-// trainers, TRL, verl, Megatron-LM or torchtitan have it by that name; "" for other names. The case, and
-// dashes for underscores, make no difference.
+// The key, with its section, that another trainer calls `name`: "optimizer.lr" for "learning_rate". Trainers
+// are Hugging Face's, TRL, verl, Megatron-LM and torchtitan. "" for other names. Case is ignored, and a dash
+// equals an underscore.
 std::string_view key_of_other_name(std::string_view name);
 
 }  // namespace sluice::config

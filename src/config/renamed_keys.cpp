@@ -13,7 +13,7 @@ namespace {
 
 using base::text;
 
-// A name in a row: "section.key", or "section.key = value" where a value was renamed.
+// A name in a table row: "section.key", or "section.key = value" if a value was renamed.
 struct Name {
   std::string section;
   std::string key;

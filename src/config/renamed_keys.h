@@ -8,7 +8,7 @@
 
 namespace sluice::config {
 
-// InputError naming each old key or value that stands in `root`, and its current name.
+// InputError naming each old key or value in `root` with its current name.
 void refuse_old_names(const toml::table& root, const std::string& file);
 
 // Gives old keys and values their current names. If a table has both names of a key, the new one counts.

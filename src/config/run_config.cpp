@@ -25,7 +25,7 @@ double margin_bytes(const MemoryConfig& memory, double whole, bool on_gpu) {
 
 namespace {
 
-// Of a frozen base, whose codes travel as numbers of the compute type.
+// Bytes of a word of a frozen base's codes, which travel as numbers of the compute type.
 int64_t word_bytes(ComputeType dtype) {
   switch (dtype) {
     case ComputeType::kBFloat16: return 2;
@@ -47,8 +47,8 @@ void resolve_dtype(RunConfig& config, bool on_gpu) {
 
 namespace {
 
-// InputError where parameters are to travel as float32 while ranks compute with others: as they are, they are
-// those.
+// InputError if parameters are to travel as float32 although ranks compute with another type, in which they
+// travel uncoded.
 template <typename CodecType>
 void require_as_computed(const std::optional<CodecType>& codec, ComputeType dtype, const char* key) {
   const bool wide = codec && *codec == CodecType::kNone;
@@ -73,7 +73,7 @@ strategy::WireCodecs wire_codecs(const RunConfig& config) {
   }
   const Codec gather = config.link.gather.value_or(Codec::kNone);
   const auto& [in_node, between] = config.link.push;
-  const bool narrow = config.train.dtype == ComputeType::kBFloat16;  // parameters are, as they are
+  const bool narrow = config.train.dtype == ComputeType::kBFloat16;  // bfloat16 without a codec
   const Codec push = narrow ? Codec::kBFloat16 : Codec::kNone;
   const Codec sums = config.train.reduce_dtype == ReduceType::kBFloat16 ? Codec::kBFloat16 : Codec::kNone;
   const auto summed = [sums](std::optional<Codec> given) {
@@ -127,7 +127,7 @@ model::Pooling pooling_of(const HeadConfig& head, const model::Shape& shape, mod
   return shape.head.kind == kind ? shape.head.pooling : model::usual_pooling(shape, kind);
 }
 
-// The numbers of a head: of classes as many as they have names.
+// The head's numbers: one for each class that has a name. `names` may be filled from the model folder.
 HeadStyle style_of(const HeadConfig& head, const model::Shape& shape, std::vector<std::string>& names) {
   const bool tokens = head.kind == HeadUse::kTokens || head.kind == HeadUse::kValue;
   const model::HeadKind kind = head.kind == HeadUse::kEmbed ? model::HeadKind::kRows
@@ -179,7 +179,7 @@ void refuse_with_head(const RunConfig& config) {
         "[config] data.overflow is split, but a head's labels are of whole texts: give truncate or drop");
 }
 
-// A head's sources of learning, as far as the configuration alone tells.
+// Checks the head's training data as far as the configuration alone tells.
 void require_head_data(const HeadConfig& head) {
   if (head.kind == HeadUse::kReward && head.rejected.empty())
     throw base::InputError(
@@ -203,7 +203,7 @@ void require_each_once(const std::vector<std::string>& labels) {
   }
 }
 
-// Gives the model the end that [head] asks for.
+// Gives the model the head that [head] asks for.
 void set_head(RunConfig& config, ModelUse use) {
   model::Shape& shape = *config.model.shape;
   HeadConfig& head = config.head;
@@ -228,7 +228,7 @@ void set_head(RunConfig& config, ModelUse use) {
   shape = model::with_head(shape, style, labels);
 }
 
-// What of the shape is trained.
+// Marks the parameters of the shape that are trained.
 void tune(RunConfig& config) {
   model::Shape& shape = *config.model.shape;
   if (config.train.moe_aux_loss_coeff > 0) {
@@ -248,7 +248,7 @@ void tune(RunConfig& config) {
   model::adapt(shape, {config.lora.rank, config.lora.alpha, config.lora.targets});
   model::freeze(shape, config.train.freeze);
   model::quantize_base(shape, {config.model.base, word_bytes(config.train.dtype)});
-  // What generates text would hold the whole base expanded, beside what memory is proved for.
+  // Generation would hold the whole base expanded, which the proof of memory does not include.
   if (shape.base.coded() && (config.generates() || config.train.sample_every > 0)) {
     throw base::InputError(
         base::text("model.base is ", base::name_of(shape.base.format), ", but ",

@@ -93,7 +93,7 @@ TEST(RunConfig, CorporaAreOneAListOrPairs) {
   EXPECT_NE(fault(kSmall, {"data.train=[['a']]"}).find("[corpus, weight] pairs"), std::string::npos);
 }
 
-// Where the name stands in another section, or is another trainer's.
+// Answers name the key of another section, or the key that another trainer calls so.
 TEST(RunConfig, UnknownKeysAreAnsweredFromAllSections) {
   for (const auto& [key, answer] : {std::pair("train.lr", "optimizer.lr"),
                                     {"train.learning_rate", "optimizer.lr"},

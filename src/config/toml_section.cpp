@@ -18,7 +18,7 @@ namespace {
 
 std::string excerpt(const toml::node& value) { return base::beginning(shown(&value)); }
 
-// What a text may mean that stands where a number should: " without quotes", and for 10% and 0,1 the number.
+// A hint for a text in place of a number: " without quotes", or the number meant by 10% or 0,1.
 std::string number_hint(const toml::node& value) {
   const auto given = value.value_exact<std::string>();
   if (!given) return "";
@@ -50,7 +50,7 @@ std::string shown(const toml::node* value) {
     for (const toml::node& part : *list) parts.push_back(shown(&part));
     return base::text("[", base::join(parts, ", "), "]");
   }
-  // toml++ negates what it prints, and the least integer has no negative.
+  // toml++ negates negative numbers to print them, which fails for the least integer.
   if (value->is_integer()) return text(value->as_integer()->get());
   if (value->is_floating_point()) {
     char digits[32];
@@ -83,7 +83,7 @@ void TomlSection::read_in(const std::string& key, int64_t& value, const base::Ra
   const toml::node* found = node(key);
   if (found == nullptr) return;
   auto given = found->value_exact<int64_t>();
-  // 1e3 is a whole number, too.
+  // A float such as 1e3 is accepted as a whole number if it is one.
   constexpr double kExact = 1LL << 53;
   if (const auto real = found->value_exact<double>();
       real && std::abs(*real) <= kExact && *real == std::trunc(*real))
@@ -103,7 +103,7 @@ void TomlSection::read_in(const std::string& key, double& value, const base::Ran
                           const std::string& otherwise) {
   const toml::node* found = node(key);
   if (found == nullptr) return;
-  const auto given = found->value<double>();  // of a whole number, too
+  const auto given = found->value<double>();  // converts whole numbers, too
   if (!found->is_number() || !given || !range.holds(*given))
     refuse(key, otherwise + base::expectation(range) + number_hint(*found));
   value = *given;

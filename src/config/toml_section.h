@@ -11,24 +11,24 @@
 
 namespace sluice::config {
 
-// Knows every key asked for, so that unknown ones are found. A key that is absent leaves the value as it is.
-// Every fault is an InputError that names file, line, key, value and what may stand there.
+// Records every key that is read, so that unknown keys are found. A key that is absent leaves the value
+// unchanged. Every fault is an InputError naming file, line, key, value and the allowed values.
 class TomlSection {
  public:
-  // root[name]; without it all keys are absent. `root` must outlive the section.
+  // Section root[name]; if it is missing, all keys are absent. `root` must outlive the section.
   TomlSection(const toml::table& root, std::string name, std::string file)
       : TomlSection(root[name].as_table(), name, std::move(file)) {}
-  // One of several, or null for none.
+  // For one table of an array, or null for an empty section.
   TomlSection(const toml::table* table, std::string name, std::string file)
       : table_(table), name_(std::move(name)), file_(std::move(file)) {}
 
   const std::string& file() const { return file_; }
   bool has(const std::string& key) const { return table_ != nullptr && table_->contains(key); }
 
-  // Whether the text `word` stands there.
+  // Whether the key has the text `word` as its value.
   bool is(const std::string& key, const std::string& word);
 
-  // `otherwise`: what else may stand there, for messages ("auto or ").
+  // `otherwise` names further allowed values for messages ("auto or ").
   void read(const std::string& key, std::string& value);
   void read(const std::string& key, bool& value);
   void read_in(const std::string& key, int64_t& value, const base::Range<int64_t>& range,
@@ -38,9 +38,9 @@ class TomlSection {
   void read_in(const std::string& key, double& value, const base::Range<double>& range,
                const std::string& otherwise = "");
   void read_choice(const std::string& key, std::string& value, const std::vector<std::string>& choices);
-  // A text or a list of texts; none when absent.
+  // A text or a list of texts; empty if absent.
   std::vector<std::string> read_texts(const std::string& key);
-  // For other kinds of values; null when absent.
+  // The node, for other kinds of values; null if absent.
   const toml::node* node(const std::string& key);
 
   // "[config] FILE:LINE: SECTION.KEY is VALUE: give EXPECTED"
@@ -48,8 +48,8 @@ class TomlSection {
   // "[config] FILE: SECTION.KEY FAULT"
   [[noreturn]] void wrong(const std::string& key, const std::string& fault) const;
 
-  // Refuses keys that nobody asked for, with what `elsewhere` answers to such a key: what it is called in
-  // another section; "" where none has it.
+  // Refuses keys that were never read. `elsewhere` may return the key's name in another section, or "", for
+  // the message.
   void finish(const std::function<std::string(const std::string& key)>& elsewhere = {}) const;
 
  private:
@@ -59,10 +59,10 @@ class TomlSection {
   std::vector<std::string> known_;
 };
 
-// A value as TOML, numbers as short as they read back to themselves; "not set" of null.
+// A value as TOML, numbers in the shortest form that reads back to itself; "not set" for null.
 std::string shown(const toml::node* value);
 
-// "FILE:LINE", or "--set" for a value that stands in no file.
+// "FILE:LINE", or "--set" for a value from an override.
 std::string place_of(const std::string& file, const toml::node& value);
 
 }  // namespace sluice::config

@@ -1,4 +1,4 @@
-// Choices by the words that people write for them.
+// Maps enumerators to the words that people write for them.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ std::vector<std::string> texts_of(const Words& words) {
   return texts;
 }
 
-// REQUIRES: it is one of them.
+// REQUIRES: `text` is one of the words.
 template <typename Words>
 auto value_of(const Words& words, const std::string& text) {
   for (const auto& word : words) {
