@@ -56,7 +56,7 @@ std::vector<cost::DecodeCost> fit_decoding(const DecodeShapes& shapes, const Dec
     cost::DecodeCost& cost = costs[kind];
     cost.key = cost::Quadratic::from_ns(key, 0, 0).a;
     cost.pair = cost::Quadratic::from_ns(pair, 0, 0).a;
-    // The head sees one row of a text, however many go through.
+    // The head computes one row of a sequence, however many rows the engine step has.
     const size_t points = shapes.several_sequences + (kind + 1 == costs.size() ? 0 : shapes.chunks);
     for (size_t shape = 0; shape < points; ++shape) {
       const auto [texts, before, rows] = shapes.all[shape];

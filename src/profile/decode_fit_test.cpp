@@ -22,7 +22,7 @@ TEST(DecodeShapes, StayWithinTheLongestText) {
   }
 }
 
-// What passes of known cost take leads back to it, whatever one repetition in four was disturbed by.
+// The fit recovers known costs of engine steps although one repetition in four is disturbed.
 TEST(DecodeFit, FindsWhatPassesTake) {
   const model::Program program(model::test_shape_of_8_heads());
   const DecodeShapes shapes(2048, 4096);
@@ -50,7 +50,7 @@ TEST(DecodeFit, FindsWhatPassesTake) {
   for (const int64_t rows : {1, 7, 100, 256})
     EXPECT_NEAR(static_cast<double>(cost::of_rows_ns(costs[1].by_rows, rows)), of_rows(rows), 2);
   EXPECT_NEAR(static_cast<double>(cost::of_rows_ns(costs[1].by_rows, 2048)), of_rows(2048), 2);
-  // The head's rows are texts: a run of rows tells nothing of it.
+  // The head's rows are one for each sequence, so runs of rows give no information about it.
   EXPECT_EQ(costs[2].by_rows.size(), shapes.several_sequences);
 }
 

@@ -38,7 +38,7 @@ std::string pci_bus_id([[maybe_unused]] int index) {
   return "";
 }
 
-// The index of the GPU among those that this process sees; -1: the CPU.
+// The GPU's number among those that this process sees; -1: the CPU.
 int chosen_gpu(config::DeviceChoice wanted, const Machine& machine, int local_rank) {
   if (wanted == config::DeviceChoice::kCuda && machine.gpus.empty()) {
     throw base::InputError(
@@ -57,7 +57,7 @@ int chosen_gpu(config::DeviceChoice wanted, const Machine& machine, int local_ra
   return local_rank % static_cast<int>(machine.gpus.size());
 }
 
-// How many cores a rank has, one that several ranks may use counting as so many parts.
+// A rank's cores, where a core that n ranks may use counts as 1/n.
 double share_of_cores(const std::vector<DeviceCard>& cards, const DeviceCard& own) {
   double share = 0;
   for (int core = 0; core < CPU_SETSIZE; ++core) {
@@ -69,7 +69,7 @@ double share_of_cores(const std::vector<DeviceCard>& cards, const DeviceCard& ow
   return share;
 }
 
-// Before the margin.
+// The rank's memory before the margin is taken off.
 double whole_bytes(const config::MemoryConfig& memory, const Machine& machine,
                    const std::vector<DeviceCard>& cards, const DeviceCard& own,
                    const transport::Launch& launch) {

@@ -14,7 +14,7 @@ double gemm_ns(c10::Device device, double window_ns) {
   constexpr int64_t kWide = 512;
   constexpr int kWindows = 5;
   const at::Tensor x = at::ones({kWide, kWide}, at::dtype(at::kFloat).device(device));
-  at::matmul(x, x);  // warms up
+  at::matmul(x, x);  // warm-up
   Stopwatch stopwatch(device);
   std::vector<double> means_ns;
   for (int window = 0; window < kWindows; ++window) {

@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t kLongestText = 2048;
 
-// So many of each kind that their weights leave a processor's caches between two passes, if those of a stage
-// are as many: passes of few rows take as long as reading them.
+// Enough blocks of each kind that their weights leave a processor's caches between two engine steps, at most
+// as many as a stage has. Engine steps of few rows take as long as reading the weights.
 int most_blocks(const generate::ModelShard& model) {
   constexpr int64_t kCachesBytes = int64_t{128} << 20;
   constexpr int64_t kFewest = 2;

@@ -1,5 +1,5 @@
-// What a generator's passes should take: its model's layers are measured first, on a short model of the same
-// kinds (some seconds of a small one), then each pass that runs is priced.
+// Predicts the time of a generator's engine steps. The model's layers are measured first, on a short model of
+// the same kinds (some seconds for a small model); then each engine step that runs is priced.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ namespace sluice::profile {
 
 class EngineStepPrediction {
  public:
-  // Collective over the TP group that the model's context has. Transfers between stages and lanes are taken
-  // for loopback.
+  // Collective over the TP group of the model's context. Transfers between stages and lanes are priced as
+  // over loopback.
   EngineStepPrediction(const generate::ModelShard& model, const generate::Sampling& sampling);
 
   void add(const cost::DecodeWork& pass) { clock_.add(pass); }
-  int64_t ns() const { return clock_.ns(); }  // of all that were added
+  int64_t ns() const { return clock_.ns(); }  // predicted time of all engine steps added
 
  private:
   strategy::Scheme scheme_;

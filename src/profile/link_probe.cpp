@@ -29,12 +29,12 @@ constexpr int kLeastTransfers = 4;
 constexpr int kMostTransfers = 20;
 constexpr int64_t kWordBytes = 16;
 constexpr int kWords = 4;                                 // exchanged in each repetition
-constexpr int64_t kLocalBytesPerSecond = 10'000'000'000;  // where nothing was moved between ranks
-// Of a plain exchange, from one rank: enough that moving them outlasts its latency.
+constexpr int64_t kLocalBytesPerSecond = 10'000'000'000;  // if no bytes moved between ranks
+// Limits on a plain exchange's bytes from one rank: enough that moving them outlasts the latency.
 constexpr int64_t kLeastBulkBytes = 4 << 20;
 constexpr int64_t kMostBulkBytes = 64 << 20;
 
-// As many pipelines of one stage as the ranks hold.
+// One-stage pipelines, as many as the ranks hold.
 strategy::Strategy flat_strategy(int tp, int world_size) {
   strategy::Strategy strategy;
   for (int first = 0; first + tp <= world_size; first += tp) {
@@ -49,10 +49,10 @@ model::ParameterTable two_layers(const model::Shape& shape) {
   return model::parameter_table(model::short_shape(model::untuned(shape)));
 }
 
-// A plain exchange with the peers of one level: the same bytes to each of them.
+// A plain exchange with all peers on one level: equal bytes to each of them.
 class Bulk {
  public:
-  // `level`: whether two ranks are peers. REQUIRES: bytes >= 1.
+  // `level` returns whether two ranks are peers. REQUIRES: bytes >= 1.
   template <typename Level>
   Bulk(int rank, int world_size, int64_t bytes, const Ranks& ranks, const Level& level)
       : counts_(static_cast<size_t>(world_size), 0) {
@@ -76,7 +76,7 @@ class Bulk {
     send_.zero_();
   }
 
-  // On the rank with most peers.
+  // Bytes that the rank with the most peers sends.
   int64_t busiest_bytes() const { return busiest_bytes_; }
 
   void exchange(comm::Communicator& communicator) {
@@ -123,7 +123,7 @@ class LinkProbe {
 
   LinkMeasurement measure() {
     Stopwatch stopwatch(options_.device);
-    repeat();  // warms buffers and connections up
+    repeat();  // warm-up of buffers and connections
     const int64_t repetitions =
         ranks_.agree(std::llround(static_cast<double>(options_.budget_ns) / stopwatch.lap_ns()));
     for (LinkSamples* level : {&inter_level_, &intra_level_}) {
@@ -158,7 +158,7 @@ class LinkProbe {
     return std::max<int64_t>(1, std::llround(lower_quartile(times_ns) * 1000 / kNumbers));
   }
 
-  // All ranks copy at once, as they offload; pinned where there is a device.
+  // All ranks copy at once, as when they offload. Host memory is pinned if there is a GPU.
   cost::LinkTimes host_times() {
     constexpr int64_t kBytes = 16 << 20;
     const at::TensorOptions bytes = at::TensorOptions().dtype(at::kByte);
@@ -182,7 +182,7 @@ class LinkProbe {
     return {0, std::max<int64_t>(1, std::llround(static_cast<double>(kBytes) * 1e9 / slower_ns))};
   }
 
-  // For the bytes of the level's pulls and pushes, within limits.
+  // A plain exchange with the bytes of the level's pulls and pushes, within limits.
   std::optional<Bulk> bulk(LinkSamples& level, bool same_node) {
     if (level.bytes == 0) return std::nullopt;
     const strategy::Topology& topology = plan_.topology;
@@ -226,7 +226,7 @@ class LinkProbe {
     level.bulk_ns.push_back(stopwatch.lap_ns());
   }
 
-  // An exchange of one word with every other rank.
+  // Times an exchange of one word with every other rank.
   void word(LinkSamples& level, comm::Communicator& communicator) {
     const auto size = static_cast<size_t>(communicator.size());
     std::vector<int64_t> bytes(size, kWordBytes);
@@ -252,7 +252,7 @@ class LinkProbe {
   runtime::LinkRunner intra_runner_;
   LinkSamples inter_level_;
   LinkSamples intra_level_;
-  std::optional<Bulk> inter_bulk_;  // nothing where the level moves nothing
+  std::optional<Bulk> inter_bulk_;  // none if the level moves nothing
   std::optional<Bulk> intra_bulk_;
   std::vector<double> update_ns_;
 };

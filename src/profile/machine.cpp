@@ -36,7 +36,7 @@ int64_t meminfo_bytes(const std::string& key) {
 }
 
 void find_gpus(Machine& machine) {
-  // Not CUDA's own count: whoever asks CUDA first settles how many queues the driver makes.
+  // CUDA's own count would not do: the first call to CUDA fixes how many queues the driver creates.
   machine.gpu_fault = ops::gpu_fault();
 #ifdef SLUICE_CUDA
   for (int device = 0; device < ops::gpu_count(); ++device) {

@@ -1,4 +1,4 @@
-// What this machine has: cores, memory, devices.
+// The machine's resources: cores, memory, devices.
 #pragma once
 
 #include <array>
@@ -9,27 +9,27 @@
 namespace sluice::profile {
 
 struct Machine {
-  int cores = 1;                // that this process may use
-  double processors = 0;        // whose time its control groups let it use; 0: no limit
-  int64_t memory_bytes = 0;     // in all, within the limits of its control groups
-  int64_t available_bytes = 0;  // now, of these
-  std::string memory_limit;     // the file of the lowest such limit; empty: none
+  int cores = 1;                // usable by this process
+  double processors = 0;        // processor time allowed by control groups; 0: no limit
+  int64_t memory_bytes = 0;     // total within the control groups' limits
+  int64_t available_bytes = 0;  // available now
+  std::string memory_limit;     // file of the lowest limit; empty: none
   std::string processor;
   std::string libtorch_version;
   bool built_with_cuda = false;
-  bool built_with_cudnn = false;  // with cuDNN's attention
+  bool built_with_cudnn = false;  // including cuDNN's attention
   struct Gpu {
     std::string name;
-    std::array<uint8_t, 16> uuid{};  // of the card, or of its slice (MIG)
+    std::array<uint8_t, 16> uuid{};  // the GPU's, or its MIG slice's
   };
-  std::vector<Gpu> gpus;  // that this process sees; empty without driver or devices
-  std::string gpu_fault;  // why there are none to use though there seem to be some; empty: all is well
+  std::vector<Gpu> gpus;  // visible to this process; empty without driver or devices
+  std::string gpu_fault;  // why apparent GPUs are unusable; empty: no fault
 };
-// Starts CUDA's driver, which then works in no child that this process forks without exec: supervisors
+// Starts CUDA's driver, which then fails in children that this process forks without exec. Supervisors
 // (survive/supervisor.h) must not call it.
 Machine this_machine();
 
-// Cores that this process may use, and no more than the processors whose time it has; touches no device.
+// Cores that this process may use, at most its processor time's number; touches no device.
 int usable_cores();
 
 }  // namespace sluice::profile

@@ -23,7 +23,7 @@ namespace sluice::profile {
 
 namespace {
 
-constexpr int64_t kLongestTokens = 2048;  // a probe stays short; longer sequences follow the fit
+constexpr int64_t kLongestTokens = 2048;  // a probe stays short; the fit extrapolates to longer ones
 constexpr int64_t kLeastTokens = 16;
 constexpr int kLeastRepetitions = 3;
 constexpr int kMostRepetitions = 15;
@@ -47,7 +47,7 @@ std::vector<int64_t> packed(size_t count, int64_t length) {
   return std::vector<int64_t>(count, std::max<int64_t>(2, length));
 }
 
-// The aligned block of `tp` ranks that this rank belongs to; empty for ranks left over.
+// The aligned block of `tp` ranks with this rank; empty for leftover ranks.
 std::vector<int> tp_block(int rank, int tp, int world_size) {
   const int first = rank / tp * tp;
   std::vector<int> block;
@@ -56,7 +56,7 @@ std::vector<int> tp_block(int rank, int tp, int world_size) {
   return block;
 }
 
-// Each shape once more.
+// Adds one repetition of each shape.
 void time_decoding(const StageProbe& stage, const DecodeShapes& shapes, DecodeTimes& times) {
   for (size_t i = 0; i < shapes.all.size(); ++i) {
     const auto [texts, before, rows] = shapes.all[i];
@@ -64,7 +64,7 @@ void time_decoding(const StageProbe& stage, const DecodeShapes& shapes, DecodeTi
   }
 }
 
-// One TP degree's groups at work.
+// Measures one TP degree with its groups.
 class DegreeProbe {
  public:
   DegreeProbe(const ProbeOptions& options, int tp, base::GemmFormat narrow, comm::Transport& transport)
@@ -95,7 +95,7 @@ class DegreeProbe {
   // Collective over all ranks.
   FittedTimes measure(Ranks& ranks, int64_t budget_ns) {
     Stopwatch stopwatch(device_);
-    run_all();  // warms allocator and caches up
+    run_all();  // warm-up of allocator and caches
     const double once_ns = stopwatch.lap_ns();
     const int64_t repetitions = ranks.agree(std::llround(static_cast<double>(budget_ns) / once_ns));
     for (std::vector<StageTimes>& times : times_) times.clear();
@@ -106,7 +106,7 @@ class DegreeProbe {
     return stage_ == nullptr ? FittedTimes{} : fit_times(lengths_, times_, model::Program(shape_));
   }
 
-  // Collective over all ranks; by kind, nothing on a rank that is left over.
+  // Collective over all ranks. Returns costs by kind; empty on a leftover rank.
   std::vector<cost::DecodeCost> measure_decoding(Ranks& ranks, int64_t budget_ns) const {
     const DecodeShapes shapes(longest_tokens(lengths_), stage_ == nullptr ? 0 : stage_->token_bytes());
     DecodeTimes times(shapes.all.size());
@@ -125,12 +125,12 @@ class DegreeProbe {
     return fit_decoding(shapes, times, model::Program(shape_));
   }
 
-  // By kind.
+  // Activation bytes by kind.
   const std::vector<ActivationBytes>& bytes() const { return bytes_; }
 
  private:
-  // Ranks don't wait for each other in between: where they are more than cores, who has just waited would
-  // have one to himself for a while.
+  // Ranks must not wait for each other in between: with more ranks than cores, a rank that has just waited
+  // would have a core to itself for a while.
   void run_all() {
     for (size_t i = 0; i < lengths_.size() && stage_ != nullptr; ++i) {
       times_[i].push_back(stage_->run(lengths_[i]));
@@ -167,7 +167,7 @@ std::string hardware(const ProbeOptions& options) {
   return base::text(machine.gpus.size(), " x ", machine.gpus.front().name);
 }
 
-// What this rank measured.
+// This rank's measurements.
 struct Measured {
   cost::CostModel::Options model;
   std::map<int, std::vector<KindFit>> fits_by_tp;
@@ -184,7 +184,7 @@ Measured measure(const ProbeOptions& options, Ranks& ranks, comm::Transport& tra
     DegreeProbe degree(options, tp, base::GemmFormat::kAsComputed, transport);
     FittedTimes times = degree.measure(ranks, options.budget_ns / shares);
     fits_by_tp[tp] = std::move(times.fits);
-    // A rank that is left over has measured nothing; rank 0's figures count.
+    // A leftover rank has measured nothing; rank 0's figures count.
     for (size_t kind = 0; kind < times.kinds.size(); ++kind) {
       const ActivationBytes& bytes = degree.bytes()[kind];
       model.kinds_by_tp[tp][kind] = {times.kinds[kind], bytes.saved, bytes.deferred, {}, {}};
@@ -226,7 +226,7 @@ std::vector<cost::DecodeCost> probe_decoding(const StageProbe::Options& options,
   const StageProbe stage(options, parallel);
   const DecodeShapes shapes(options.longest_tokens, stage.token_bytes());
   DecodeTimes times(shapes.all.size());
-  time_decoding(stage, shapes, times);  // warms up
+  time_decoding(stage, shapes, times);  // warm-up
   for (auto& of_shape : times) of_shape.clear();
   for (int i = 0; i < kRepetitions; ++i) time_decoding(stage, shapes, times);
   return fit_decoding(shapes, times, model::Program(options.shape));
@@ -248,7 +248,7 @@ std::vector<std::vector<int64_t>> profile_lengths(int64_t context_length) {
 
 namespace {
 
-// The repetitions of one micro-batch in one: `pick` chooses from the values of each kind's pass.
+// Condenses the repetitions of one micro-batch: `pick` chooses among the values of each kind's pass.
 template <typename Pick>
 StageTimes condense(const std::vector<StageTimes>& runs, Pick pick) {
   StageTimes result(runs.front().size());
@@ -259,7 +259,7 @@ StageTimes condense(const std::vector<StageTimes>& runs, Pick pick) {
       for (const StageTimes& run : runs) values.push_back(run[kind].*pass);
       times.*pass = pick(values);
     }
-    // The fused form saves gathers of the weight gradient; pipelines of one stage, where TP is at home, run
+    // The fused form saves all-gathers of the weight gradient. One-stage pipelines, where TP is common, run
     // it.
     const double fused_weight_ns = times.backward_ns - times.backward_input_ns;
     times.backward_weight_ns =
@@ -292,7 +292,7 @@ FittedTimes fit_times(const std::vector<std::vector<int64_t>>& lengths,
                       const std::vector<std::vector<StageTimes>>& times, const model::Program& program) {
   const auto least_of = [](const std::vector<double>& values) { return std::ranges::min(values); };
   std::vector<StageTimes> least;
-  std::vector<double> load;  // of the machine: how much longer all kinds usually take than at least
+  std::vector<double> load;  // the machine's: typical time of all kinds together over their least
   for (const std::vector<StageTimes>& runs : times) {
     least.push_back(condense(runs, least_of));
     std::vector<double> whole_ns;
@@ -334,7 +334,7 @@ cost::AnalyticMemory analytic_memory(const ProbeOptions& options) {
   const int64_t master_bytes = comm::size_of(options.precision.master());
   const int64_t kept_bytes = comm::size_of(options.precision.kept_master());
   const int64_t element_bytes = comm::size_of(options.precision.compute);
-  // A chunk's gradient takes its logits' place, except on a CPU that computes in narrower numbers than the
+  // A chunk's gradient reuses its logits' memory, except on a CPU that computes in a narrower type than the
   // softmax.
   const bool beside = options.device.is_cpu() && element_bytes < master_bytes;
   return {

@@ -52,7 +52,7 @@ std::vector<cost::Calibration> probe_in_process(const ProbeOptions& options, int
   return found;
 }
 
-// What a machine with these coefficients would measure.
+// Times as measured on a machine with these coefficients.
 StageTimes made_up(const std::vector<int64_t>& lengths) {
   const auto time = [&](double a, double b, double c) {
     return cost::Fit{.a_ns = a, .b_ns = b, .c_ns = c}.of(lengths);
@@ -120,13 +120,13 @@ TEST(FitTimes, AMachineThatIsUsuallySlowerIsPredictedSlower) {
               80'000);
 }
 
-// In each repetition another kind waits as long as all of them take.
+// In each repetition another kind waits for as long as all kinds take.
 TEST(FitTimes, RanksThatTakeTurnsArePredictedSlower) {
   const auto lengths = probe_lengths(2048);
   std::vector<std::vector<StageTimes>> times;
   for (const auto& each : lengths) {
     times.emplace_back(6, made_up(each));
-    double all_ns = -times.back()[0][1].backward_weight_ns / 4;  // what the fused form saves
+    double all_ns = -times.back()[0][1].backward_weight_ns / 4;  // saved by the fused form
     for (const KindTimes& kind : times.back()[0])
       all_ns += kind.forward_ns + kind.backward_input_ns + kind.backward_weight_ns;
     for (size_t r = 0; r < 6; ++r) times.back()[r][r % 3].forward_ns += all_ns;
@@ -207,7 +207,7 @@ TEST(Probe, MeasuresBothLevelsWhenRanksSpanNodes) {
   EXPECT_NE(found.inter, found.intra);
 }
 
-// Four ranks a node and one beside them: between the nodes almost nothing is pulled and pushed, and a word
+// Four ranks on a node and one beside them. Almost nothing is pulled and pushed between the nodes, and a word
 // between all ranks can take longer than that.
 TEST(Probe, LinksOfUnevenNodesArePossibleOnes) {
   ProbeOptions options = quick({1});

@@ -1,4 +1,4 @@
-// What a profile found, for people.
+// Prints a profile's results for people.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace sluice::profile {
 
-// For each TP degree a row a kind of work: the curve and how far from it what was measured lies; then links,
-// optimiser and activation bytes. Ends with a newline.
+// One row for each TP degree and kind of work, with the curve and the measurements' distance from it. Then
+// links, optimizer and activation bytes. Ends with a newline.
 std::string profile_table(const ProbeResult& found);
 
 }  // namespace sluice::profile

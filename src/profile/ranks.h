@@ -1,4 +1,4 @@
-// Small talk between all ranks of a probe: start together, agree on what rank 0 found.
+// Communication between all ranks of a probe: start together, agree on rank 0's results.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,7 +18,7 @@ std::vector<int> all_ranks(const comm::Transport& transport);
 // Every function but bytes() is collective over all ranks.
 class Ranks {
  public:
-  // `name` is a communicator's. Messages pass through memory of `device`, as the transport wants it.
+  // `name` is the communicator's. Messages pass through memory of `device`, as the transport requires.
   Ranks(comm::Transport& transport, const std::string& name, c10::Device device);
 
   void barrier();

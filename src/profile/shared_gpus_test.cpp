@@ -1,5 +1,5 @@
-// What ranks may use of GPUs that they share or don't, over a stand-in for CUDA's runtime: a process a
-// table's row, which plays the node's ranks one after the other.
+// Tests the shares of GPUs that ranks get, over a stand-in for CUDA's runtime. A process plays one table row:
+// the node's ranks one after the other.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,10 +23,10 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kFreeBytes = 80'000'000'000;
 
-// What a row's process prints of each rank: the GPU's index, the memory in parts of what is free, as "1/2".
+// A row's process prints for each rank the GPU's number and its part of the free memory, as "1/2".
 struct Node {
   const char* name;
-  const char* gpus;                  // of the node, a letter each
+  const char* gpus;                  // the node's, one letter each
   std::vector<const char*> visible;  // by rank
   std::vector<std::string> expected;
 };
@@ -54,7 +54,7 @@ const std::vector<Node>& nodes() {
   return table;
 }
 
-// Output of this program as `row` in a process with the stand-in.
+// Output of this program as `row`, in a process with the stand-in.
 std::string played(const std::string& variables) {
   const std::string command = base::text(
       "env LD_PRELOAD=", SLUICE_CUDART_STAND_IN, " ", variables, " ",

@@ -30,13 +30,13 @@ int64_t shard_size(const model::Bucket& bucket, const layers::TensorParallel& pa
 
 }  // namespace
 
-// More than one block of a kind, so that saved tensors, and weights where they are large enough, don't stay
-// in the caches between its passes.
+// Has more than one block of a kind, so that saved tensors, and weights if large enough, leave the caches
+// between passes.
 struct StageProbe::Parts {
   Options options;
   model::ParameterTable table;
   layers::LayerContext context;
-  std::vector<int> layers;                     // all
+  std::vector<int> layers;                     // all layers
   std::vector<at::Tensor> weights, gradients;  // flat, by bucket
   std::vector<std::unique_ptr<layers::Operation>> operations;
 
@@ -67,7 +67,7 @@ struct StageProbe::Parts {
     return at::TensorOptions().dtype(runtime::scalar_type(dtype)).device(options.device);
   }
 
-  // Calls visit(begin, end, kind) for runs of operations of one kind, forward or backward.
+  // Calls visit(begin, end, kind) for runs of operations of one kind, in the forward's order.
   template <typename Visit>
   void for_each_run(Visit visit) const {
     const model::Program& program = table.program;
@@ -94,13 +94,13 @@ struct StageProbe::Parts {
   const layers::Operation& at(int64_t position) const { return *operations[static_cast<size_t>(position)]; }
 };
 
-// One micro-batch on its way through the stage.
+// Makes a micro-batch for the stage.
 namespace {
 
 layers::Flow random_flow(const std::vector<int64_t>& lengths, const layers::TensorParallel& parallel,
                          const model::Shape& shape, c10::Device device) {
   const int64_t vocab = shape.vocab;
-  // Heads of numbers have one row of a sequence, or all.
+  // Heads other than a vocabulary's use one row of a sequence, or all rows.
   const bool numbers = shape.head.kind != model::HeadKind::kVocabulary;
   const bool last_alone = numbers && shape.head.kind != model::HeadKind::kTokens;
   const auto target_of = [&](int64_t i, int64_t length) -> int64_t {
@@ -111,7 +111,7 @@ layers::Flow random_flow(const std::vector<int64_t>& lengths, const layers::Tens
   for (const int64_t length : lengths) spans.push_back({length, 0});
   layers::Flow flow;
   flow.layout = layers::row_layout(spans, parallel.tp, device, layers::reach_of(shape));
-  // The same on all ranks of the group, as ids must be; a stride spreads them over the vocabulary.
+  // Token ids are the same on all ranks of the group, as required; a stride spreads them over the vocabulary.
   std::vector<int64_t> ids, targets;
   for (const int64_t length : lengths) {
     for (int64_t i = 0; i < length; ++i) {
@@ -159,7 +159,7 @@ StageTimes StageProbe::run(const std::vector<int64_t>& lengths) {
   p.at(0).backward(flow, nullptr);
   times.front().backward_input_ns = times.front().backward_ns = stopwatch.lap_ns();
   for (KindTimes& kind : times) kind.backward_ns = kind.backward_input_ns + kind.backward_weight_ns;
-  if (p.context.parallel.tp == 1) return times;  // both forms do the same work
+  if (p.context.parallel.tp == 1) return times;  // without TP both forms do the same work
 
   for (int64_t i = 0; i < p.table.program.size(); ++i) forward(i);
   for (KindTimes& kind : times) kind.backward_ns = 0;

@@ -1,4 +1,4 @@
-// Measuring durations: a stopwatch that knows devices, and figures that survive disturbances.
+// Measures durations: a stopwatch that waits for devices, and statistics that resist disturbances.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -26,7 +26,7 @@ class Stopwatch {
 // The middle value, or the mean of the middle two. REQUIRES: values is not empty.
 double median(std::vector<double> values);
 
-// A value that a quarter of them don't exceed: what something takes when little disturbs it.
+// The value that a quarter of `values` don't exceed: a duration with little disturbance.
 // REQUIRES: values is not empty.
 double lower_quartile(std::vector<double> values);
 
