@@ -5,7 +5,7 @@
 namespace sluice::schedule {
 namespace {
 
-// Down to which stage gradients go; where none do, where forwards end.
+// The lowest stage that gradients reach; without backwards the last stage.
 size_t lowest_stage(const MicroBatchTable& table, int row) {
   return static_cast<size_t>(std::min(table.head(row).first_backward_stage, table.stages() - 1));
 }
@@ -36,9 +36,9 @@ int64_t FlowBound::at_least_ns(const MicroBatchTable& table, std::span<const int
   return least_ns;
 }
 
-// One micro-batch after the other through all stages and back, each stage in the order of injection, forwards
-// and input gradients each on their own; together they occupy the first stage and, from its first cell on,
-// the last.
+// Sends one micro-batch after the other through all stages and back. Each stage keeps the order of injection,
+// for forwards and for input gradients separately. Their sum bounds the time of the first stage, and of the
+// last stage from its first cell on.
 int64_t FlowBound::pass_stages(const MicroBatchTable& table, std::span<const int> order,
                                int64_t credit_tokens) {
   const auto stages = static_cast<size_t>(table.stages());
@@ -50,7 +50,7 @@ int64_t FlowBound::pass_stages(const MicroBatchTable& table, std::span<const int
   finished_ns_.resize(order.size());
   int64_t first_ns = 0, last_ns = 0, used_tokens = 0, finished_ns = 0;
   turned_ns_ = 0;
-  size_t oldest = 0;  // in flight when micro-batch i begins
+  size_t oldest = 0;  // the oldest in flight when micro-batch i begins
   for (size_t i = 0; i < reached_ns_.size(); ++i) {
     const MicroBatchTable::Cells* row = table.row(order[i]).data();
     for (used_tokens += table.head(order[i]).tokens; used_tokens > credit_tokens; ++oldest) {

@@ -1,5 +1,5 @@
-// What micro-batches take on every stage, in flat arrays: rows are overwritten in place while a search
-// changes micro-batches.
+// Durations of micro-batches' cells on every stage, in flat arrays. A search overwrites rows in place while
+// it changes micro-batches.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,20 @@ class MicroBatchTable {
 
   int stages() const { return stages_; }
   int micro_batches() const { return static_cast<int>(heads_.size()); }
-  // Rows [0, micro-batches); what they hold stays, new ones are zero and lie on lane 0.
+  // Rows [0, micro_batches); existing rows keep their content, new ones are zero and lie on lane 0.
   void resize(int micro_batches);
 
   struct Head {
     int first_lane = 0;
     int lanes = 1;
-    bool fused = false;            // backward is one cell on every stage
-    int first_backward_stage = 0;  // as TimedMicroBatch's
-    int64_t tokens = 0;            // of its lanes' credit
+    bool fused = false;            // the backward is one cell on every stage
+    int first_backward_stage = 0;  // as in TimedMicroBatch
+    int64_t tokens = 0;            // taken of its lanes' credit
   };
   Head& head(int micro_batch) { return heads_[static_cast<size_t>(micro_batch)]; }
   const Head& head(int micro_batch) const { return heads_[static_cast<size_t>(micro_batch)]; }
 
-  // A stage of a micro-batch; `transfer_ns` is that of the boundary to the next stage.
+  // Cells of a micro-batch on one stage; `transfer_ns` is for the boundary to the next stage.
   struct Cells {
     int64_t forward_ns = 0;
     int64_t backward_input_ns = 0;
@@ -45,7 +45,7 @@ class MicroBatchTable {
     return std::span(cells_).subspan(static_cast<size_t>(micro_batch) * static_cast<size_t>(stages_),
                                      static_cast<size_t>(stages_));
   }
-  // REQUIRES: it has this table's stages.
+  // REQUIRES: it has as many stages as the table.
   void append(const TimedMicroBatch& micro_batch);
 
  private:

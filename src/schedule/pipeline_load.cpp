@@ -44,7 +44,7 @@ struct MicroBatchWork {
   }
   cost::Work fullest() const { return *std::ranges::max_element(lanes, {}, &cost::Work::tokens); }
 
-  std::vector<cost::Work> lanes;  // the fullest alone where they differ by tokens alone
+  std::vector<cost::Work> lanes;  // the fullest lane alone if lanes differ by tokens alone
   cost::Work shared;
 };
 
@@ -186,7 +186,7 @@ std::vector<cost::FsdpOperations> MicroBatchTimes::fsdp_operations(const Pipelin
   return operations_of(slowest_of(plan, pass, micro_batches, kind, at), kind, at);
 }
 
-// Where lanes share nothing a pass is its only micro-batch.
+// With an FSDP degree of 1 a pass is its only micro-batch.
 TimedMicroBatch MicroBatchTimes::of(const PipelinePlan& plan, const strategy::Pass& pass) const {
   const auto micro_batch_at = [&](int index) -> const strategy::PipelineMicroBatch& {
     return plan.micro_batches[static_cast<size_t>(index)];
@@ -204,7 +204,7 @@ TimedMicroBatch MicroBatchTimes::of(const PipelinePlan& plan, const strategy::Pa
     credit = std::max(credit, micro_batch.credit());
   }
   if (credit > timed.tokens) timed.credit_tokens = credit;
-  // Appends what the slowest micro-batch takes of a cell, with gathers and sums.
+  // Appends the time of the slowest micro-batch's cell, with all-gathers and reduce-scatters.
   const auto add = [&](CellKind kind, size_t stage, std::vector<int64_t>& to_ns,
                        std::vector<int64_t>& share_ns, std::vector<int64_t>* exchange_ns) {
     const Slowest slowest = slowest_of(plan, pass, micro_batches, kind, stage);
@@ -294,7 +294,7 @@ cost::ExchangeChoice MicroBatchTimes::cheapest_exchange(const strategy::Pipeline
 
 namespace {
 
-// Times of the policies that a pipeline's micro-batches run under.
+// Times under each memory policy of a pipeline's micro-batches.
 class TimesByPolicy {
  public:
   TimesByPolicy(const strategy::Pipeline& pipeline, const CostModel& cost)
@@ -358,7 +358,7 @@ PipelineLoad pipeline_load(const PipelinePlan& plan, const CostModel& cost, int 
     if (policy != credited.policy())
       micro_batch.credit_tokens =
           cost::MemoryCost(credited, scheme).credit_of(world_size, policy, micro_batch.credit());
-    // What doesn't fit all the same is told by graph::memory_fault.
+    // Capped here; graph::memory_fault reports micro-batches that do not fit.
     if (micro_batch.credit_tokens)
       micro_batch.credit_tokens = std::min(*micro_batch.credit_tokens, load.credit_tokens);
   }

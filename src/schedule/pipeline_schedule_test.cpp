@@ -82,8 +82,8 @@ std::string print(const PipelineSchedule& schedule) {
   return out + base::text("makespan ", schedule.makespan_ns, " peak ", schedule.peak_tokens, "\n");
 }
 
-// The policy of the header on one lane, said again tick by tick: at every nanosecond every stage looks at the
-// whole history and decides.
+// A twin of the header's policy on one lane, computed tick by tick: at every nanosecond every stage looks at
+// the whole history and decides.
 class TickTwin {
  public:
   explicit TickTwin(const PipelineLoad& load) : load_(load) {
@@ -142,8 +142,8 @@ class TickTwin {
     int64_t end = -1;  // -1: waits
   };
 
-  // Starts what may start among the transfers whose cell is done: the longest ready first, then the older
-  // micro-batch; both ends' streams must be free, and no micro-batch overtakes another.
+  // Starts transfers whose cell is done: the longest ready first, then the older micro-batch. Both ends'
+  // streams must be free, and no micro-batch overtakes another.
   void deliver() {
     for (const auto& [key, cell] : started_) {
       const auto& [stage, u, letter] = key;
@@ -159,7 +159,7 @@ class TickTwin {
     bool again = true;
     while (again) again = start_transfers();
   }
-  // Whether some took no time: others may be ready for it.
+  // Returns whether some transfers took no time: others may be ready after them.
   bool start_transfers() {
     std::sort(transfers_.begin(), transfers_.end(), [](const Transfer& a, const Transfer& b) {
       return std::tie(a.ready, a.micro_batch) < std::tie(b.ready, b.micro_batch);
@@ -333,8 +333,8 @@ TEST(PipelineSchedule, TiedUnitRunsOnItsLanesInStep) {
             "makespan 90 peak 1\n");
 }
 
-// Three rounds: micro-batches 0 and 2, 1, 3. Micro-batch 2's gradient is there at 12, but lane 2 runs the
-// last round's forward first, as a lane would whose micro-batches are the rounds; times are the
+// The rounds are micro-batches 0 and 2; 1; 3. Micro-batch 2's gradient is there at 12, but lane 2 runs the
+// last round's forward first, as in the order of a lane whose micro-batches are the rounds. Times are the
 // micro-batches' own.
 TEST(PipelineSchedule, TiedLanesKeepInStep) {
   PipelineLoad load = uniform_load(2, 4, 10, 10, 10);
@@ -457,7 +457,7 @@ TEST(PipelineSchedule, EqualMicroBatchesWithAmpleCreditBeatFusedOneForwardOneBac
   }
 }
 
-// Credit of as many micro-batches as stages is what one forward, one backward keeps in flight.
+// Fused 1F1B keeps as many micro-batches in flight as there are stages; so much credit is given.
 TEST(PipelineSchedule, EqualMicroBatchesWithTightCreditBeatFusedOneForwardOneBackward) {
   for (int stages = 2; stages <= 8; ++stages) {
     for (int micro_batches = 1; micro_batches <= 40; ++micro_batches) {

@@ -56,7 +56,7 @@ void Recurrence::read(const MicroBatchTable& table, std::span<const int> order, 
   }
 }
 
-// Micro-batches follow each other on every lane, forward and backward at once.
+// Micro-batches follow each other on every lane; forward and backward run back to back.
 int64_t Recurrence::pass_one_stage() {
   ends_ns_.assign(static_cast<size_t>(lanes_), 0);
   for (const Unit& micro_batch : micro_batches_) {
@@ -67,8 +67,8 @@ int64_t Recurrence::pass_one_stage() {
   return *std::ranges::max_element(ends_ns_);
 }
 
-// Each lane's micro-batches, which micro-batch is the last of all its lanes, and which lanes micro-batches
-// tie.
+// Lists each lane's micro-batches, marks those that are last on all their lanes, and finds tied
+// lanes.
 void Recurrence::list_lanes() {
   lane_begin_.assign(static_cast<size_t>(lanes_) + 1, 0);
   tied_.assign(static_cast<size_t>(lanes_), 0);
@@ -91,8 +91,8 @@ void Recurrence::list_lanes() {
   }
 }
 
-// Lanes that no micro-batch ties to others, directly or through third ones, have a clock of their own:
-// nothing on them depends on the rest.
+// Groups of tied lanes run on clocks of their own, as do lanes without ties: nothing on them depends on other
+// lanes.
 int64_t Recurrence::run() {
   stations_.assign(static_cast<size_t>(stages_ * lanes_), Station{});
   used_tokens_.assign(static_cast<size_t>(lanes_), 0);
@@ -130,7 +130,7 @@ int64_t Recurrence::run() {
   return *std::ranges::max_element(ends_ns_);
 }
 
-// Gives each micro-batch of tied lanes its round. What the rounds take, as micro-batches of one lane: their
+// Gives each micro-batch of tied lanes its round. Returns the rounds as micro-batches of one lane, with their
 // longest cells and most tokens.
 MicroBatchTable Recurrence::find_rounds(int first_lane, int end_lane) {
   MicroBatchTable rounds(stages_);
@@ -179,13 +179,13 @@ void Recurrence::run_lanes(int first_lane, int end_lane) {
         events_.pop_back();
         apply(event);
       }
-      if (!waiting_.empty()) start_transfers();  // one that takes no time arrives now
+      if (!waiting_.empty()) start_transfers();  // transfers that take no time arrive now
     }
     start_woken();
   }
 }
 
-// A micro-batch enters when it is next on all its lanes and its tokens fit the credit of each.
+// A micro-batch enters if it is next on all its lanes and its tokens fit the credit of each.
 bool Recurrence::admissible(int micro_batch) const {
   const Unit& of = at(micro_batch);
   for (int lane = of.first_lane; lane < of.first_lane + of.lanes; ++lane) {
@@ -196,7 +196,7 @@ bool Recurrence::admissible(int micro_batch) const {
   return true;
 }
 
-// Whether the next micro-batch lacks credit and `micro_batch` is the one that returns some first.
+// Whether the next micro-batch lacks credit and `micro_batch` is the first that will return some.
 bool Recurrence::credit_waits_for(int micro_batch) const {
   const Station& first = stations_[static_cast<size_t>(at(micro_batch).first_lane)];
   const bool oldest = micro_batch == micro_batch_of(first.lane, finished_[static_cast<size_t>(first.lane)]);
@@ -226,7 +226,7 @@ Recurrence::Choice Recurrence::choose_of_lane(const Station& station) {
   return {};
 }
 
-// The cell that comes next on its lane in the order of the rounds, when it is ready.
+// The lane's next cell in the order of the rounds, if it is ready.
 Recurrence::Choice Recurrence::choose_of_rounds(Station& station) {
   const std::vector<Cell>& cells = rounds_.cells[static_cast<size_t>(station.stage)].front();
   for (; station.rounds_cells < cells.size(); ++station.rounds_cells) {
@@ -257,9 +257,9 @@ Recurrence::Choice Recurrence::choose_of_rounds(Station& station) {
   return {};
 }
 
-// A micro-batch of several lanes starts when all of them are free and choose it. The first cell in the order
-// of the rounds that has not started is the choice of each of its lanes once it is ready, hence some lane can
-// always start.
+// A micro-batch of several lanes starts when all of them are free and choose it. Consider the first cell in
+// the order of the rounds that has not started. Once it is ready, each of its lanes chooses it, so some lane
+// can always start a cell.
 void Recurrence::try_start(Station& station) {
   if (station.busy) return;
   const Choice choice = choose(station);
@@ -374,7 +374,7 @@ void Recurrence::start_transfers() {
   std::swap(waiting_, still_);
 }
 
-// Behind an older micro-batch's on the same way and some of the same lanes.
+// Whether an older micro-batch's transfer waits for the same way on some of the same lanes.
 bool Recurrence::is_behind(const Waiting& transfer) const {
   const Unit& own = at(transfer.unit);
   return std::any_of(waiting_.begin(), waiting_.end(), [&](const Waiting& other) {
@@ -384,7 +384,7 @@ bool Recurrence::is_behind(const Waiting& transfer) const {
   });
 }
 
-// If its stream is free at both ends, on all lanes of the micro-batch.
+// Starts the transfer if its stream is free at both ends on all of the micro-batch's lanes.
 bool Recurrence::start_transfer(const Waiting& transfer) {
   const size_t direction = transfer.kind == Kind::kUp ? 0 : 1;
   const int receiver = transfer.kind == Kind::kUp ? transfer.stage + 1 : transfer.stage - 1;
@@ -415,7 +415,7 @@ void Recurrence::finish(int /*stage*/, int micro_batch) {
   wake(0, micro_batch);
 }
 
-// Whatever lets a cell start happens on one of its lanes; that another cell starts never does.
+// A cell can become startable only by an event on one of its lanes, never by the start of another cell.
 void Recurrence::wake(int stage, int micro_batch) {
   for (Station& station : stations_of(stage, micro_batch)) {
     if (!station.awake) woken_.push_back(&station);

@@ -1,5 +1,5 @@
-// The recurrence that schedule/pipeline_schedule.h describes, on flat arrays that are reused from one
-// question to the next: fast enough to search with. It keeps when lanes end, and where it is asked to every
+// The recurrence of schedule/pipeline_schedule.h on flat arrays that are reused from call
+// to call, fast enough for searches. It records the lanes' ends, and on request every
 // cell.
 #pragma once
 
@@ -18,52 +18,52 @@ class Recurrence {
  public:
   static constexpr int64_t kLate = std::numeric_limits<int64_t>::max();
 
-  // When the last cell of the micro-batches `order`, in the order of injection, ends on a pipeline of so many
-  // lanes with this credit each. kLate when it is above `limit_ns`, which is noticed as soon as a stage
-  // cannot end by then. O(cells · log lanes), O(micro-batches) with one stage. REQUIRES: the micro-batches
-  // lie on these lanes and do not cross; with several stages none has more tokens than the credit, which one
-  // stage never waits for.
+  // The end of the last cell of the micro-batches `order`, in the order of injection, on a pipeline of
+  // `lanes` lanes with this credit each. Returns kLate if the end is above `limit_ns`, and does so as soon as
+  // a stage cannot end by then. O(cells · log lanes), or O(micro-batches) with one stage. REQUIRES: the
+  // micro-batches lie on these lanes and do not cross. With several stages no micro-batch has more tokens
+  // than the credit; one stage ignores credit.
   int64_t makespan_ns(const MicroBatchTable& table, std::span<const int> order, int lanes,
                       int64_t credit_tokens, int64_t limit_ns = kLate - 1);
 
-  // Of the last question that was not kLate, by lane: when it has ended, and with several stages all lanes
-  // that micro-batches tie to it, directly or through others, too.
+  // Ends by lane, from the last call that did not return kLate. With several stages it is the common end of
+  // all lanes that micro-batches tie to the lane, directly or through others.
   const std::vector<int64_t>& ends_ns() const { return ends_ns_; }
 
-  // All of a table's rows, in this order, with every cell. REQUIRES: likewise.
+  // Schedules all rows of a table, in this order, with every cell. REQUIRES: as makespan_ns.
   PipelineSchedule schedule(const MicroBatchTable& table, int lanes, int64_t credit_tokens);
 
  private:
   enum class Kind : uint8_t { kForward, kBackwardInput, kBackward, kBackwardWeight, kUp, kDown };
-  // `order` makes simultaneous events happen as they were scheduled.
+  // `order` makes simultaneous events happen in the order in which they were scheduled.
   struct Event {
     int64_t time_ns = 0;
     int order = 0;
     int unit = 0;
-    int stage = 0;  // where the cell ends, or the transfer
+    int stage = 0;  // the stage where the cell or the transfer ends
     Kind kind = Kind::kForward;
     bool operator>(const Event& other) const {
       return time_ns != other.time_ns ? time_ns > other.time_ns : order > other.order;
     }
   };
-  // One lane of one stage. Forwards and backwards run in the order of injection, so counts say which is next.
+  // One lane of one stage. Forwards and backwards run in the order of injection, so counts tell the next one.
   struct Station {
     int stage = 0, lane = 0;
     bool busy = false;
     bool awake = false;
     int forwards_ready = 0, forwards_started = 0;
     int backwards_ready = 0, backwards_started = 0;
-    int weights_ready = 0, weights_started = 0;  // of weights_
-    size_t rounds_cells = 0;                     // of its stage in rounds_ that are behind it
-    int64_t remaining_ns = 0;                    // of cells that have not started
+    int weights_ready = 0, weights_started = 0;  // counts in weights_
+    size_t rounds_cells = 0;                     // cells of its stage in rounds_ that it has passed
+    int64_t remaining_ns = 0;                    // total of cells not yet started
     int64_t stream_free_ns[2] = {0, 0};          // activations, gradients
-    int64_t last_arrival_ns[2] = {0, 0};         // of what left from here
+    int64_t last_arrival_ns[2] = {0, 0};         // arrival of the last transfer from here
   };
   struct Choice {
     Kind kind = Kind::kForward;
-    int unit = -1;  // -1: nothing to do
+    int unit = -1;  // -1: no cell can start
   };
-  // A transfer that waits for its streams, from `stage` up or down.
+  // A transfer that waits for its streams, from `stage` up (forward) or down.
   struct Waiting {
     int64_t ready_ns = 0;
     int unit = 0;
@@ -73,17 +73,17 @@ class Recurrence {
       return ready_ns != other.ready_ns ? ready_ns < other.ready_ns : unit < other.unit;
     }
   };
-  // By place in the order.
+  // A micro-batch, by its position in the order.
   struct Unit {
     const MicroBatchTable::Cells* cells = nullptr;
     int first_lane = 0;
     int lanes = 1;
     bool fused = false;
-    bool last = true;  // of its lanes, and of all that micro-batches tie to them
+    bool last = true;  // last on its lanes, and in the last round of tied lanes
     int first_backward_stage = 0;
     int unfinished_stages = 0;
     int64_t tokens = 0;
-    int round = 0;  // where lanes are tied
+    int round = 0;  // if lanes are tied
   };
 
   void read(const MicroBatchTable& table, std::span<const int> order, int lanes, int64_t credit_tokens);
@@ -101,20 +101,20 @@ class Recurrence {
     return {stations_.data() + stage * lanes_ + at(micro_batch).first_lane,
             static_cast<size_t>(at(micro_batch).lanes)};
   }
-  // The micro-batch of a lane with so many before it, and how many there are.
+  // The micro-batch of a lane with `before` micro-batches before it; and the lane's number of micro-batches.
   int micro_batch_of(int lane, int before) const {
     return lane_micro_batches_[static_cast<size_t>(lane_begin_[static_cast<size_t>(lane)] + before)];
   }
   int micro_batches_of(int lane) const {
     return lane_begin_[static_cast<size_t>(lane) + 1] - lane_begin_[static_cast<size_t>(lane)];
   }
-  // Of a station, the micro-batches whose deferred weight gradients became ready, in this order.
+  // By station: the micro-batches whose deferred weight gradients became ready, in that order.
   int& weight(const Station& station, int index) {
     const int lane_begin = lane_begin_[static_cast<size_t>(station.lane)];
     return weights_[static_cast<size_t>(station.stage) * lane_micro_batches_.size() +
                     static_cast<size_t>(lane_begin + index)];
   }
-  // Whether no gradient leaves the last stage.
+  // Whether the last stage sends no gradient, as it alone has backwards or none has.
   bool turns_alone(int micro_batch) const { return at(micro_batch).first_backward_stage >= stages_ - 1; }
   bool fused(int stage, int micro_batch) const {
     return turns_alone(micro_batch) || at(micro_batch).fused ||
@@ -147,18 +147,18 @@ class Recurrence {
   bool late_ = false;
   std::vector<Unit> micro_batches_;
   std::vector<int> lane_begin_, lane_micro_batches_;  // each lane's micro-batches in order
-  std::vector<char> tied_;                            // by lane: a micro-batch lies on it and the next
-  bool tied_run_ = false;                             // of the lanes that run
-  PipelineSchedule rounds_;                           // of these, one lane with a micro-batch for each round
+  std::vector<char> tied_;                            // by lane: tied to the next lane
+  bool tied_run_ = false;                             // whether the lanes being run are tied
+  PipelineSchedule rounds_;                           // their rounds, scheduled as one lane's micro-batches
   std::vector<int64_t> used_tokens_;                  // by lane
-  std::vector<int> finished_;      // by lane, the micro-batches before the oldest in flight
+  std::vector<int> finished_;      // by lane, the number of micro-batches before the oldest in flight
   std::vector<Station> stations_;  // by stage, then lane
-  std::vector<int> weights_;       // by stage, then as lane_units_
+  std::vector<int> weights_;       // by stage, then as lane_micro_batches_
   std::vector<Station*> woken_;
   std::vector<Event> events_;  // a heap
   std::vector<Waiting> waiting_, still_;
   std::vector<int64_t> ends_ns_;        // by lane
-  PipelineSchedule* record_ = nullptr;  // where one is kept
+  PipelineSchedule* record_ = nullptr;  // receives the cells if not null
 };
 
 }  // namespace sluice::schedule

@@ -14,16 +14,16 @@ namespace {
 
 using base::Rng;
 
-// Loads with every mixture of tight and ample credit, no, short and long transfers, even and uneven stages,
-// cells that take no time, policies, backwards that end early, and on several lanes micro-batches of any
-// widths among those of one.
+// Loads with every mixture of ample and tight credit, no, short and long transfers, even and uneven stages.
+// Cells may take no time, policies may fuse backwards, and backwards may end early. On several lanes
+// micro-batches of any widths lie among those of one lane.
 PipelineLoad random_load(uint64_t seed, bool one_lane) {
   Rng rng(seed, one_lane ? 11 : 12);
   PipelineLoad load{.stages = static_cast<int>(rng.between(1, 6)),
                     .lanes = one_lane ? 1 : static_cast<int>(rng.between(2, 9))};
   load.credit_tokens = rng.between(100, 500);
   const CellRange cells = draw_range(rng);
-  const uint64_t fused = rng.below(3);  // of four; all of them: 4
+  const uint64_t fused = rng.below(3);  // in quarters; 2 means all of them
   const uint64_t shared = rng.below(6);
   for (int64_t micro_batches = rng.between(0, one_lane ? 25 : 50); micro_batches > 0; --micro_batches) {
     TimedMicroBatch micro_batch{.first_lane = static_cast<int>(rng.below(static_cast<uint64_t>(load.lanes))),

@@ -1,4 +1,4 @@
-// Random cells for tests that hold two recurrences against each other.
+// Random cells for tests that compare two implementations of the recurrence.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ struct CellRange {
   int64_t most_transfer_ns = 0;
 };
 
-// No, short and long transfers; sometimes short cells, and such that take no time.
+// Draws no, short or long transfers, and sometimes short cells or cells that take no time.
 inline CellRange draw_range(base::Rng& rng) {
   const int64_t least_ns = rng.below(4) == 0 ? 0 : 1;
   const int64_t most_ns = rng.below(3) == 0 ? 3 : 50;
@@ -32,7 +32,7 @@ inline void draw_cells(base::Rng& rng, int stages, const CellRange& range, Timed
   }
 }
 
-// Leaves all micro-batches of a load without backwards below a stage, perhaps on every one.
+// Removes the backwards of all micro-batches below a stage, or on all stages.
 inline void end_backwards(int first_backward_stage, PipelineLoad& load) {
   for (TimedMicroBatch& micro_batch : load.micro_batches) {
     micro_batch.first_backward_stage = first_backward_stage;

@@ -13,8 +13,8 @@ namespace {
 
 using cost::CellKind;
 
-// Micro-batches in the order they become ready; each lane's are in the order of injection, because links and
-// stages keep it.
+// Micro-batches in the order in which they become ready. Each lane's are in the order of injection, because
+// links and stages keep it.
 class ReadyQueue {
  public:
   void push(int micro_batch) { micro_batches_.push_back(micro_batch); }
@@ -29,31 +29,31 @@ class ReadyQueue {
 
 struct Choice {
   CellKind kind = CellKind::kForward;
-  int micro_batch = -1;  // -1: nothing to do
+  int micro_batch = -1;  // -1: no cell can start
 };
 
-// What stands between a lane's stage and its next cell.
+// The state of a lane on one stage, which decides its next cell.
 struct LaneStage {
   bool busy = false;
   int64_t activation_free_ns = 0;  // when its streams can carry the next transfer
   int64_t gradient_free_ns = 0;
-  int64_t activation_arrived_ns = 0;  // the last that left from here
+  int64_t activation_arrived_ns = 0;  // the last one that left from here
   int64_t gradient_arrived_ns = 0;
   ReadyQueue forward;
   ReadyQueue backward;
   ReadyQueue weight;
-  std::vector<Choice> in_step;  // the cells of a lane that is tied to others, the next one last
+  std::vector<Choice> in_step;  // cells of a tied lane in the order of the rounds, the next one last
 };
 
 struct Lane {
   std::vector<int> micro_batches;  // in the order of injection
-  size_t oldest = 0;               // in flight, as an index of these
+  size_t oldest = 0;               // the oldest in flight, as an index of these
   int64_t used_tokens = 0;
 };
 
 enum class EventKind : uint8_t { kCellEnd, kForwardArrival, kBackwardArrival };
 
-// `order` makes simultaneous events happen as they were scheduled.
+// `order` makes simultaneous events happen in the order in which they were scheduled.
 struct Event {
   int64_t time_ns = 0;
   int64_t order = 0;
@@ -67,7 +67,7 @@ struct Event {
 };
 
 // A transfer that waits for its streams, from `stage` to the stage above (forward) or below. A micro-batch
-// crosses one boundary at a time, so time and micro-batch order all of them.
+// crosses one boundary at a time, so ready time and micro-batch give a total order.
 struct Waiting {
   int64_t ready_ns = 0;
   int micro_batch = 0;
@@ -137,14 +137,14 @@ class Simulation {
   std::vector<bool> final_;             // the last micro-batch of its lane, or one of the last round
   std::vector<int> round_;              // by micro-batch
   std::vector<int> unfinished_stages_;  // by micro-batch
-  std::vector<bool> tied_;              // by lane: a micro-batch lies on it and the next
+  std::vector<bool> tied_;              // by lane: a micro-batch lies on it and on the next lane
   std::vector<bool> awake_;             // by place: something may start there
   std::vector<size_t> woken_;           // the places that are awake
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<Waiting> waiting_;  // ascending
   int64_t next_order_ = 0;
   int64_t now_ns_ = 0;
-  bool tied_run_ = false;  // of the lanes that run
+  bool tied_run_ = false;  // whether the lanes being run are tied
   PipelineSchedule schedule_;
 };
 
@@ -199,7 +199,7 @@ int64_t Simulation::duration_ns(int stage, int micro_batch, CellKind kind) const
   SLUICE_ASSERT(false, "unknown cell kind");
 }
 
-// A micro-batch enters when it is next on all its lanes and its tokens fit the credit of each.
+// A micro-batch enters if it is next on all its lanes and its tokens fit the credit of each.
 bool Simulation::admissible(int micro_batch) {
   bool fits = true;
   for_each_lane(micro_batch, [&](int lane) {
@@ -210,7 +210,7 @@ bool Simulation::admissible(int micro_batch) {
   return fits;
 }
 
-// Whether the next micro-batch of its lane lacks credit and `micro_batch` is the one that returns some first.
+// Whether its lane's next micro-batch lacks credit and `micro_batch` is the first that will return some.
 bool Simulation::credit_waits_for(int micro_batch) {
   const int first = micro_batch_at(micro_batch).first_lane;
   const Lane& lane = lanes_[static_cast<size_t>(first)];
@@ -219,7 +219,7 @@ bool Simulation::credit_waits_for(int micro_batch) {
          lane.used_tokens + micro_batch_at(next.front()).credit() > load_.credit_tokens;
 }
 
-// What stands next on a lane that is tied to others, when it is ready.
+// A tied lane's next cell in the order of the rounds, if it is ready.
 Choice Simulation::next_in_step(int stage, int lane) {
   LaneStage& at = place(stage, lane);
   const Choice next = at.in_step.empty() ? Choice{} : at.in_step.back();
@@ -233,8 +233,8 @@ Choice Simulation::next_in_step(int stage, int lane) {
   return ready && (!enters || admissible(next.micro_batch)) ? next : Choice{};
 }
 
-// A fused backward waits for the weight gradients that are left on its stage, on the last one its forward
-// does.
+// A fused backward waits for the weight gradients left on its stage. On the last stage its forward waits for
+// them already.
 Choice Simulation::choose(int stage, int lane) {
   LaneStage& at = place(stage, lane);
   if (tied_run_) return next_in_step(stage, lane);
@@ -328,8 +328,8 @@ bool Simulation::start_transfer(const Waiting& transfer) {
   return true;
 }
 
-// A transfer of a tied micro-batch may wait for one lane while another is free; the micro-batches behind it
-// do not overtake: on several lanes a transfer is ready only when those before it on its lanes have arrived.
+// A tied micro-batch's transfer may wait for one lane while another is free, and later ones must not overtake
+// it. With several lanes a transfer is ready only when those before it on its lanes have arrived.
 void Simulation::await_those_before() {
   for (Waiting& transfer : waiting_) {
     for_each_lane(transfer.micro_batch, [&](int lane) {
@@ -368,7 +368,7 @@ void Simulation::finish(int micro_batch) {
   wake(0, micro_batch);
 }
 
-// Whatever lets a cell start happens on one of its lanes; that another cell starts never does.
+// A cell can become startable only by an event on one of its lanes, never by the start of another cell.
 void Simulation::wake(int stage, int micro_batch) {
   for_each_lane(micro_batch, [&](int lane) {
     const size_t at = static_cast<size_t>(stage) * lanes_.size() + static_cast<size_t>(lane);
@@ -427,8 +427,8 @@ void Simulation::apply(const Event& event) {
   }
 }
 
-// Lanes that no micro-batch ties to others, directly or through third ones, have a clock of their own:
-// nothing on them depends on the rest.
+// Groups of tied lanes run on clocks of their own, as do lanes without ties: nothing on them depends on other
+// lanes.
 PipelineSchedule Simulation::run() {
   for (int lane = 0; lane < load_.lanes;) {
     int end = lane + 1;
@@ -442,8 +442,8 @@ PipelineSchedule Simulation::run() {
   return std::move(schedule_);
 }
 
-// Each micro-batch in the first round behind those before it on its lanes; a round takes what its longest
-// take.
+// Assigns each micro-batch to the first round behind all earlier ones on its lanes. A round has its longest
+// cells.
 PipelineLoad Simulation::rounds_of(int first_lane, int end_lane) {
   PipelineLoad rounds{.stages = load_.stages, .credit_tokens = load_.credit_tokens};
   std::vector<int> reached(lanes_.size(), 0);
@@ -477,7 +477,7 @@ PipelineLoad Simulation::rounds_of(int first_lane, int end_lane) {
   return rounds;
 }
 
-// Lists what tied lanes run in the order in which one lane would run the rounds.
+// Lists the tied lanes' cells in the order in which one lane would run the rounds.
 void Simulation::keep_in_step(int first_lane, int end_lane) {
   const PipelineLoad rounds = rounds_of(first_lane, end_lane);
   const PipelineSchedule order = Simulation(rounds).run();
@@ -514,7 +514,7 @@ void Simulation::run_from(int first_lane, int end_lane) {
         events_.pop();
         apply(event);
       }
-      if (!waiting_.empty()) start_transfers();  // one that takes no time arrives now
+      if (!waiting_.empty()) start_transfers();  // transfers that take no time arrive now
     }
     start_woken();
   }

@@ -1,12 +1,12 @@
-// The recurrence once more, with a queue of micro-batches at every station and a list of every event, written
-// before and apart from schedule/recurrence.h: what tests hold that one against.
+// A second implementation of the recurrence, with a queue of micro-batches at every station and a list of all
+// events. It was written before and apart from schedule/recurrence.h; tests compare the two.
 #pragma once
 
 #include "schedule/pipeline_schedule.h"
 
 namespace sluice::schedule {
 
-// What schedule_pipeline() says, REQUIRES: likewise.
+// Returns the same as schedule_pipeline(). REQUIRES: as there.
 PipelineSchedule reference_schedule(const PipelineLoad& load);
 
 }  // namespace sluice::schedule
