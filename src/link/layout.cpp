@@ -44,8 +44,8 @@ void require_placeable(const model::ParameterTable& table, const strategy::Pipel
       text("a pipeline ", to_text(pipeline.scheme), ": ", fault, ": make its plan again for this model"));
 }
 
-// Resident shards by (kind, trained, of experts, tp, t, lanes that divide experts, this one's place among
-// them, its experts where they are placed, parts, part): all operations of a kind are cut alike.
+// Resident shards by everything that decides them; all operations of a kind are cut alike. The key is (kind,
+// trained, of experts, coded, tp, t, expert lanes, expert lane, placed experts, parts, part).
 class ShardCache {
  public:
   const base::IntervalSet& shard(const model::Bucket& bucket, const strategy::Pipeline& pipeline, int lane,

@@ -1,6 +1,6 @@
-// Who holds which elements of each bucket: the owner layout (optimisation phase) and the compute layout of
-// a strategy (propagation phase). Where lanes share parameters a rank holds its resident part of what it
-// computes with; the rest is gathered when it is at work.
+// The elements of each bucket that each rank holds: in the owner layout (optimizer phase) and in the compute
+// layout of a strategy (forward and backward). In a share group a rank holds its resident part of its shard
+// throughout a step; the whole shard is all-gathered while an operation runs.
 #pragma once
 
 #include <cstdint>
@@ -12,53 +12,53 @@
 
 namespace sluice::link {
 
-// Every bucket is cut evenly over all ranks, so that owners are equal to an element; one of
-// strategy::kLeastDifferences elements or more between groups of numbers that are coded together
-// (strategy::kCodecGroup), so that each group has one owner, however many ranks there are.
+// Every bucket is cut evenly over all ranks, to within one element. A bucket of at least
+// strategy::kLeastDifferences elements is cut only between groups of numbers that are coded together
+// (strategy::kCodecGroup), so that each group has one owner for any number of ranks.
 base::Interval owned_part(int64_t bucket_size, int ranks, int rank);
 struct OwnerLayout {
   int ranks = 1;
   base::Interval owned(const model::Bucket& bucket, int rank) const;
 };
 
-// What rank `place` of `share` ranks holds of a shard of so many elements that they share, as offsets in it:
-// ⌈elements ÷ share⌉ each, the last ones what is left, so that the parts lie end to end when they are
-// gathered.
+// The resident part of rank `place` out of `share` ranks that share a shard of `elements` elements, as
+// offsets in the shard. Each holds ⌈elements ÷ share⌉, the last ones the remainder, so gathered parts lie end
+// to end.
 base::Interval resident_part(int64_t elements, int share, int place);
 
-// What a rank holds of a bucket: one of `parts` resident parts of the shard that it computes with.
+// Describes what a rank holds of a bucket: one of `parts` resident parts of the shard that it computes with.
 struct Residence {
   model::Cut cut;
   int parts = 1;
   int part = 0;
 };
-// Lanes of a share group hold experts' parameters with those that have the same experts.
+// Experts' parameters are shared only by the lanes of a share group that have the same experts.
 Residence residence_of(const model::Bucket& bucket, const strategy::Pipeline& pipeline, int lane, int t);
 
-// The buckets that a rank computes with, and what it holds of each all through a step, as flat intervals of
-// the bucket.
+// A bucket that a rank computes with, and the flat intervals of the bucket that the rank holds throughout a
+// step.
 struct Holding {
   int bucket = 0;
   base::IntervalSet shard;
-  // What its memory has room for: as much as the fullest of a share group, for all of them send as much.
+  // Room in memory for it: as much as the share group's fullest rank has, since all send equally much.
   int64_t room_elements = 0;
 };
 
-// A strategy's compute layout. Rank by rank: the buckets that its stage's operations read, each cut by TP,
-// and that shard by the lanes of its share group; groups replicate; idle ranks hold nothing.
+// A strategy's compute layout. Each rank has the buckets that its stage's operations read, each cut by TP,
+// and that shard cut by the lanes of its share group. Share groups are replicas; idle ranks hold nothing.
 class ComputeLayout {
  public:
-  // Throws base::InputError when a scheme cannot cut the shape (model::tp_fault, more stages than layers), or
-  // a placement is of other experts, naming the scheme and the fault.
+  // Throws base::InputError naming the scheme and the fault if a scheme cannot cut the shape
+  // (model::tp_fault, more stages than layers), or a placement is for other experts.
   ComputeLayout(const model::ParameterTable& table, const strategy::Strategy& strategy, int world_size);
 
   int world_size() const { return static_cast<int>(holdings_.size()); }
 
-  // Ascending by bucket.
+  // The buckets that the rank holds, ascending by bucket.
   const std::vector<Holding>& holdings(int rank) const { return holdings_[static_cast<size_t>(rank)]; }
-  // The rank's shard of a bucket; empty when it holds none.
+  // The rank's shard of a bucket; empty if it holds none.
   const base::IntervalSet& shard(int bucket, int rank) const;
-  // Ranks that hold some of the bucket, ascending.
+  // Ranks that hold a part of the bucket, ascending.
   std::vector<int> holders(int bucket) const;
 
  private:

@@ -79,8 +79,8 @@ TEST(ComputeLayout, EveryPipelineHoldsEveryElement) {
   }
 }
 
-// What the lanes of a share group hold lies end to end in the order of lanes, and makes up what each computes
-// with.
+// Resident parts of a share group lie end to end in the order of lanes and make up the shard of each
+// lane.
 TEST(ComputeLayout, ShareGroupsCutTheShardOfTheirLanes) {
   const model::ParameterTable table = model::parameter_table(small_shape(3, true));
   const strategy::Strategy shared = strategy::parse_strategy("<2,1,6,3>", 12);
@@ -104,8 +104,8 @@ TEST(ComputeLayout, ShareGroupsCutTheShardOfTheirLanes) {
   }
 }
 
-// Lanes with the same place in their expert groups hold the same experts between them; all else lies as if
-// lanes gathered experts.
+// Lanes in the same place of their expert groups hold the same experts together; all other parameters lie as
+// if lanes gathered experts.
 TEST(ComputeLayout, ExpertGroupsDivideExperts) {
   model::Shape shape = small_shape(2, false);
   shape.experts = {.count = 4, .per_token = 2, .hidden = 6};
@@ -140,7 +140,7 @@ TEST(ComputeLayout, ExpertGroupsDivideExperts) {
   EXPECT_EQ(of_experts, 2);
 }
 
-// A lane holds the experts that have seats there, of one with several each of its lanes.
+// A lane holds the experts that have slots there; an expert with several slots lies on several lanes.
 TEST(ComputeLayout, PlacedExpertsLieWhereTheirSeatsAre) {
   model::Shape shape = small_shape(2, false);
   shape.experts = {.count = 4, .per_token = 2, .hidden = 6};

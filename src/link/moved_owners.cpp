@@ -11,7 +11,7 @@ std::vector<Transfer> moved_owners(const model::Bucket& bucket, std::span<const 
   int destination = 0;
   for (int owner = 0; owner < before.ranks; ++owner) {
     const base::Interval slice = before.owned(bucket, owner);
-    // The last one that took something of the slice before may take of this one, too.
+    // The last destination of the previous slice may receive a part of this one, too.
     for (destination = std::max(0, destination - 1); destination < ranks; ++destination) {
       const base::Interval owned = after.owned(bucket, destination);
       const base::Interval common = base::intersect(slice, owned);

@@ -1,4 +1,4 @@
-// From one owner layout to another: what moves when the number of ranks changes.
+// Transfers from one owner layout to another, when the number of ranks changes.
 #pragma once
 
 #include <span>
@@ -8,9 +8,9 @@
 
 namespace sluice::link {
 
-// The transfers of one bucket from the owner layout of holders.size() ranks, whose rank q's slice lies at
-// rank holders[q], to that of `ranks` ranks. No slice spans two of the former owners'. In the order of a
-// pull's transfers, so that pull_slices() takes them.
+// The transfers of one bucket from the owner layout of holders.size() ranks to the one of `ranks` ranks. The
+// slice of former owner q lies at rank holders[q]. No transferred slice spans two former owners. The order is
+// that of a pull's transfers, so pull_slices() accepts them.
 std::vector<Transfer> moved_owners(const model::Bucket& bucket, std::span<const int> holders, int ranks);
 
 }  // namespace sluice::link

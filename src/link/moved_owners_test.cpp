@@ -13,7 +13,7 @@ int owner_of(const model::Bucket& bucket, int ranks, int64_t element) {
   return owner;
 }
 
-// Every element comes once to its new owner, from where its former owner's slice lies.
+// Every element comes once to its new owner, from the rank that holds its former owner's slice.
 TEST(MovedOwners, BringEachElementToItsOwnerFromWhereItLies) {
   base::Rng rng(1);
   for (int draw = 0; draw < 500; ++draw) {

@@ -72,7 +72,7 @@ std::vector<NodeHolders> by_node(const std::vector<Group>& groups, const std::ve
   return nodes;
 }
 
-// The places where the set of holding groups changes.
+// Positions where the set of holding groups changes.
 struct Change {
   int64_t position = 0;
   size_t group = 0;
@@ -92,7 +92,7 @@ std::vector<Change> changes_of(const std::vector<Group>& groups) {
   return changes;
 }
 
-// Calls visit(slice, owner, nodes) for every mutual slice of a bucket, ascending: a sweep over the places
+// Calls visit(slice, owner, nodes) for every mutual slice of a bucket, ascending: a sweep over the positions
 // where holders change, cut further where the owner changes.
 template <typename Visit>
 void for_each_mutual_slice(int64_t bucket_size, const std::vector<Holder>& holders, int world_size,
@@ -118,14 +118,14 @@ void for_each_mutual_slice(int64_t bucket_size, const std::vector<Holder>& holde
   }
 }
 
-// The part of a slice that holder `index` of a node takes in.
+// The part of a slice that holder `index` of a node receives from the owner.
 Interval entry_part(Interval slice, size_t holders, size_t index) {
   const Interval part =
       base::even_part(slice.size(), static_cast<int64_t>(holders), static_cast<int64_t>(index));
   return {slice.begin + part.begin, slice.begin + part.end};
 }
 
-// Collects the transfers of one bucket; all of them, or those of one rank.
+// Collects the transfers of one bucket: all, or those of one rank.
 class Collector {
  public:
   Collector(int bucket, const strategy::Topology& topology, std::optional<int> only)
@@ -156,7 +156,7 @@ class Collector {
     list.push_back({bucket_, slice, source, destination});
   }
 
-  // The owner is on another node: each holder takes its part in and passes it on.
+  // The owner is on another node: each holder receives its part from there and passes it on.
   void add_foreign(Interval slice, int owner, const std::vector<int>& holders) {
     for (size_t index = 0; index < holders.size(); ++index) {
       const Interval part = entry_part(slice, holders.size(), index);
@@ -188,7 +188,7 @@ void append(std::vector<Transfer>& list, const std::vector<Transfer>& more, int 
   for (size_t i = first; i < list.size(); ++i) list[i].bucket = bucket;
 }
 
-// Layers held alike have the same transfers: each distinct list of holders is worked out once.
+// Layers held alike have the same transfers, so each distinct list of holders is processed once.
 template <typename Value>
 class Reused {
  public:
@@ -253,13 +253,13 @@ void add(Volume& total, const Volume& more) {
   }
 }
 
-// What add_slice lists, as sums.
+// Adds up the transfers that Collector::add_slice lists.
 void count_slice(RoundVolume& volume, const strategy::Topology& topology, Interval slice, int owner,
                  const std::vector<NodeHolders>& nodes) {
   const auto at = [](std::vector<int64_t>& counts, int rank) -> int64_t& {
     return counts[static_cast<size_t>(rank)];
   };
-  std::vector<int64_t> parts;  // that the holders of a node take in
+  std::vector<int64_t> parts;  // elements that each holder of a node receives
   for (const auto& [node, ranks] : nodes) {
     if (node == topology.node_of(owner)) {
       for (const int holder : ranks) {
@@ -275,7 +275,7 @@ void count_slice(RoundVolume& volume, const strategy::Topology& topology, Interv
       for (size_t index = 0; index < ranks.size(); ++index)
         parts.push_back(entry_part(slice, ranks.size(), index).size());
     }
-    const int level = topology.level_of(owner, ranks.front());  // of all: they are on one node
+    const int level = topology.level_of(owner, ranks.front());  // the same for all ranks of a node
     for (size_t index = 0; index < ranks.size(); ++index) {
       const int64_t part = parts[index];
       at(volume.inter.received, ranks[index]) += part;

@@ -1,11 +1,11 @@
-// The transfers between owner and compute layouts, as mutual slices, in two levels.
-//
-// Pull, for every mutual slice (a maximal interval with one owner and one set of holders) and every node
-// that holds it: when the owner is inside the node, it sends to each holder there (intra). Otherwise the
-// slice is cut evenly among the node's holders, each receives its part from the owner (inter) and passes it
-// to the node's other holders (intra). So a rank receives exactly its shard less what it owns. Push is pull
-// reversed, summing: holders send partial sums to the node's entry rank or owner (intra), the entry adds
-// them in rank order and sends one partial sum to the owner (inter), which adds nodes in node order.
+// The transfers between owner and compute layouts, in two levels.
+// A mutual slice is a maximal interval with one owner and one set of holders; transfers move such slices
+// or parts of them. Pull: an owner inside a holding node sends the slice to each holder there (intra).
+// For any other node the slice is cut evenly among its holders; each gets its part from the owner
+// (inter) and passes it to the others (intra). So a rank receives exactly its shard minus what it owns.
+// Push is the reverse, with sums. Holders send partial sums to the node's entry rank or owner (intra).
+// The entry adds them in rank order and sends one partial sum to the owner (inter), which adds nodes in
+// node order.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +42,8 @@ struct Route {
 Route route(const model::ParameterTable& table, const ComputeLayout& layout, const Rounds& rounds,
             int world_size, const strategy::Topology& topology);
 
-// The same, but only the transfers in which `rank` takes part: what a rank needs to execute. A whole route
-// grows with the square of the ranks (an all-gather does), this linearly.
+// The transfers in which `rank` takes part, which is all that a rank needs to execute. A whole route grows
+// with the square of the number of ranks (as an all-gather does), this part linearly.
 Route route_of_rank(const model::ParameterTable& table, const ComputeLayout& layout, const Rounds& rounds,
                     int world_size, const strategy::Topology& topology, int rank);
 
@@ -54,30 +54,30 @@ struct Volume {
 };
 Volume volume(const std::vector<Transfer>& transfers, int world_size);
 
-// volume() of every round's inter and intra transfers in pull direction, without listing them: what the
-// clock and the memory model need. For push, swap sent and received of what is trained.
+// volume() of every round's inter and intra transfers in pull direction without listing them, for the clock
+// and the memory model. For a push, swap sent and received, with Moved::kTrained.
 struct RoundVolume {
   Volume inter;
   Volume intra;
-  std::vector<Volume> beyond;  // of inter, what leaves larger groups of nodes, by size of these
+  std::vector<Volume> beyond;  // parts of inter that leave larger groups of nodes, by group size
 };
 enum class Moved : uint8_t { kAll, kTrained };
 std::vector<RoundVolume> round_volumes(const model::ParameterTable& table, const ComputeLayout& layout,
                                        const Rounds& rounds, int world_size,
                                        const strategy::Topology& topology, Moved moved = Moved::kAll);
 
-// What theory says a rank receives in pull over all rounds: its shard's elements less those it owns.
+// The theoretical number of elements that a rank receives in a whole pull: its shard minus those it owns.
 int64_t pulled_elements(const model::ParameterTable& table, const ComputeLayout& layout, int world_size,
                         int rank);
 
-// One rank's part of one level of one round, ready for an all-to-all on the world communicator: for every
-// peer the slices to send and to receive, in wire order.
+// One rank's part of one level of one round, for an all-to-all on the world communicator: slices to send and
+// to receive for every peer, in wire order.
 struct PeerSlices {
   struct Slice {
     int bucket = 0;
     base::Interval slice;
   };
-  std::vector<std::vector<Slice>> send;     // by peer, own rank included only for local moves
+  std::vector<std::vector<Slice>> send;     // by peer; the own rank has local moves only
   std::vector<std::vector<Slice>> receive;  // by peer
   int64_t send_elements(int peer) const;
   int64_t receive_elements(int peer) const;

@@ -1,4 +1,4 @@
-// A route as stable text, a transfer a line, for golden tests and people.
+// A route as stable text for golden tests and people, one line for each transfer.
 #pragma once
 
 #include <string>

@@ -31,7 +31,7 @@ inline model::Shape random_shape(base::Rng& rng) {
   return shape;
 }
 
-// Pipelines on randomly chosen ranks until none fits or chance stops; at least one; some ranks stay idle.
+// Pipelines on random ranks, until none fits or 20 trials are over; at least one. Some ranks stay idle.
 inline strategy::Strategy random_strategy(base::Rng& rng, const model::Shape& shape, int world_size) {
   std::vector<int> ranks(static_cast<size_t>(world_size));
   std::iota(ranks.begin(), ranks.end(), 0);

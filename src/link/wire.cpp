@@ -23,7 +23,7 @@ Interval groups_around(Interval elements) {
   return {elements.begin / strategy::kCodecGroup, strategy::codec_groups(elements.end)};
 }
 
-// Where buckets' elements lie in a rank's memory, or the factors of their groups.
+// Finds the places of buckets' elements, or of their groups' factors, in a rank's memory.
 enum class Space { kElements, kGroups };
 class Locator {
  public:
@@ -47,7 +47,7 @@ class Locator {
   Address owner_or_compute(int bucket, Interval slice) const {
     return owns(bucket, slice) ? owner(bucket, slice) : compute(bucket, slice);
   }
-  // Which elements of a slice that stands at `offset` no codec may change.
+  // Adds the elements that no codec may change, for a slice that stands at `offset` in a buffer.
   void add_exact(int bucket, Interval slice, int64_t offset, std::vector<Interval>& to) const {
     if (space_ == Space::kGroups) return;
     for (const model::Parameter& parameter : table_.buckets[static_cast<size_t>(bucket)].parameters) {
@@ -76,10 +76,10 @@ class Locator {
   OwnerLayout owners_;
   int rank_;
   Space space_;
-  mutable std::map<int, base::IntervalSet> groups_;  // of shards
+  mutable std::map<int, base::IntervalSet> groups_;  // coding groups of shards
 };
 
-// Hands out wire offsets: parts by peer, each in the order of the route.
+// Hands out offsets in a wire buffer: parts by peer, each in the order of the route.
 class WireOffsets {
  public:
   explicit WireOffsets(const std::vector<int64_t>& elements) : next_(elements.size()) {
@@ -109,7 +109,7 @@ void add_copy(std::vector<Copy>& copies, const Copy& copy) {
   copies.push_back(copy);
 }
 
-// In pull a transfer's source sends and its destination receives; in push it is the other way round.
+// In a pull a transfer's source sends and its destination receives; in a push it is the other way round.
 struct Ends {
   int sender = 0;
   int receiver = 0;
@@ -163,7 +163,7 @@ WireLevel pull_level(const std::vector<Transfer>& transfers, const Locator& loca
   return level;
 }
 
-// What is coded of each transfer, or the groups of that, or what is not.
+// Parts of each transfer: its coded elements, their coding groups, or its exact elements.
 enum class Share { kCoded, kGroups, kExact };
 std::vector<Transfer> share_of(const model::ParameterTable& table, const std::vector<Transfer>& transfers,
                                Share share) {
@@ -190,15 +190,15 @@ std::vector<Transfer> share_of(const model::ParameterTable& table, const std::ve
   return shares;
 }
 
-// A term of a sum: elements of a bucket, and its place in the order of addition.
+// A term of a sum: elements of a bucket, and its rank in the order of addition.
 struct Term {
   int bucket = 0;
   Interval slice;
   int order = 0;
-  Address from;  // of slice.begin
+  Address from;  // address of slice.begin
 };
 
-// Cuts terms at each other's ends and adds up what lies above one another. Ascending by (bucket, begin).
+// Cuts terms at each other's ends and adds up those that overlap. Ascending by (bucket, begin).
 class SumBuilder {
  public:
   SumBuilder(WireLevel& level, const Locator& locator) : level_(level), locator_(locator) {}
@@ -257,7 +257,7 @@ class SumBuilder {
     }
   }
 
-  // Whether `sum` continues the last one in all its places; if so the last one grows.
+  // Whether `sum` continues the last sum in all its addresses; if so the last one grows.
   bool extends_last(const Sum& sum) {
     if (level_.sums.empty()) return false;
     Sum& last = level_.sums.back();
@@ -275,7 +275,7 @@ class SumBuilder {
   Position begin_;
 };
 
-// Packs what the rank sends and returns what it receives as terms; `order` maps a sender to its order.
+// Packs what the rank sends and returns what it receives as terms; `order` gives a sender's rank in sums.
 template <typename Order>
 std::vector<Term> push_terms(WireLevel& level, const std::vector<Transfer>& transfers, const Locator& locator,
                              const Order& order) {
@@ -302,7 +302,7 @@ WireLevel push_intra(const std::vector<Transfer>& transfers, const Locator& loca
   WireLevel level = counted(transfers, locator, Direction::kPush);
   const int rank = locator.rank();
   std::vector<Term> terms = push_terms(level, transfers, locator, [](int sender) { return sender; });
-  // The rank's own terms: local moves to what it owns, and the parts that it is the entry of, once each.
+  // The rank's own terms: local moves to elements that it owns, and each slice that enters its node at it.
   int last_bucket = -1;
   Interval last_slice;
   for (const auto& [bucket, slice, source, destination] : transfers) {
@@ -322,7 +322,7 @@ WireLevel push_inter(const RouteRound& round, const Locator& locator, const stra
   WireLevel level = counted(round.inter, locator, Direction::kPush);
   const auto node_of = [&](int rank) { return topology.node_of(rank); };
   std::vector<Term> terms = push_terms(level, round.inter, locator, node_of);
-  // What the rank's own node has summed stands in the owner slice already.
+  // The sum over the rank's own node is in the owner slice already.
   std::vector<base::IntervalSet> own(terms.empty() ? 0 : static_cast<size_t>(round.buckets.back()) + 1);
   for (const auto& [bucket, slice, source, destination] : round.intra) {
     const bool needed = !own.empty() && source == locator.rank() && locator.owns(bucket, slice);
@@ -338,7 +338,7 @@ WireLevel push_inter(const RouteRound& round, const Locator& locator, const stra
   return level;
 }
 
-// Only trained buckets have gradients.
+// Drops frozen buckets, which have no gradients.
 RouteRound of_trained(const model::ParameterTable& table, RouteRound round) {
   const auto frozen = [&](int bucket) { return !table.buckets[static_cast<size_t>(bucket)].trained; };
   const auto of_frozen = [&](const Transfer& transfer) { return frozen(transfer.bucket); };
@@ -353,8 +353,8 @@ int64_t total(const std::vector<int64_t>& counts) {
   return std::accumulate(counts.begin(), counts.end(), int64_t{0});
 }
 
-// Block by block through a buffer that stays in the first-level cache: each source is read once, the result
-// written once, and `to` may be a source.
+// Adds block by block in a buffer that stays in the first-level cache: each source is read once and the
+// result written once, and `to` may be a source.
 template <typename Element>
 void add_up(const std::vector<const Element*>& sources, Element* to, int64_t elements) {
   constexpr int64_t kBlock = 1024;
