@@ -24,10 +24,10 @@ class Analysis {
   Analysis(const model::Shape& shape, const Rates& rates, int64_t element_bytes, int tp)
       : shape_(shape), rates_(rates), element_bytes_(real(element_bytes)), tp_(tp) {}
 
-  // What a token's products with some matrices save, and what rounding moves.
+  // Time that low-precision products with some matrices save, and the numbers that rounding moves.
   struct Narrow {
-    double elements = 0, inputs = 0, outputs = 0;  // of these matrices, and a token's beside them
-    double saved_part = 0;                         // of their products' time
+    double elements = 0, inputs = 0, outputs = 0;  // the matrices' own, and a token's
+    double saved_part = 0;                         // share of their products' time
   };
   OperationTimes block(const model::TokenWork& work, const Narrow& narrow) const {
     const double saved = 2 * narrow.elements * narrow.saved_part / tp_ / rates_.product_flops_per_ns;
@@ -45,7 +45,7 @@ class Analysis {
     const double forward_a = attention / forward.flops_per_ns;
     const double backward_a = 2.5 * attention / backward.flops_per_ns;
     const double scanned = 2 * real(work.scanned) / tp_;
-    // A backward makes states again, and two gradients of each product.
+    // A backward computes states again, and two gradients of each product.
     const double scan_forward = scanned / forward.flops_per_ns + forward_a * forward.half_length_tokens;
     const double scan_backward =
         3 * scanned / backward.flops_per_ns + backward_a * backward.half_length_tokens;
@@ -79,7 +79,7 @@ class Analysis {
     return times;
   }
 
-  // Rows of either end are read and written whole, whatever TP cuts.
+  // Both ends read and write whole rows, whatever TP cuts.
   OperationTimes embedding(const model::TokenWork& work) const {
     const Quadratic each_way = times(0, rows_ns() + work.collectives * collective_ns_per_token(),
                                      rates_.layer_overhead_ns + work.collectives * collective_latency_ns());
@@ -104,14 +104,14 @@ class Analysis {
     for (const model::Parameter& parameter : kind.parameters())
       (parameter.experts > 0 ? of_experts : matrices) +=
           real(parameter.size()) / (parameter.replicated ? 1 : tp_);
-    // Of the experts, by a row.
+    // The share of the experts' elements that one row visits.
     const double visited = of_experts == 0 ? 0 : std::min(1.0, real(work.routed) / tp_ / of_experts);
-    // A row of the embedding is read where it is wanted.
+    // The embedding reads single rows of its matrix; kExperts has no other matrices.
     if (work.products == 0 || alone) matrices = 0;
     of_experts = beside ? 0 : of_experts / lanes;
     const int64_t multiplied = alone ? work.routed / lanes : work.products - (beside ? work.routed : 0);
     const double products = 2 * real(multiplied) / tp_ / rates_.product_flops_per_ns;
-    // Gathers and scatters around experts alone are as around a part of a block.
+    // Experts alone have one gather and one scatter, as a part of a block has.
     const int collectives = alone ? 2 : work.collectives;
     const double elements = alone ? real(work.elements) / 2 / lanes : real(work.elements);
     const double others = element_bytes_ * elements / tp_ / rates_.memory_bytes_per_ns +
@@ -149,7 +149,7 @@ class Analysis {
   }
 
  private:
-  // Of heads as wide as the model's, which a wider kernel pads.
+  // The rate for heads of the model's width, which a wider kernel pads.
   AttentionRate attention_rate(AttentionRate AttentionKernel::*direction) const {
     if (rates_.attention_kernels.empty()) {
       return {direction == &AttentionKernel::forward ? rates_.attention_forward_flops_per_ns
@@ -162,7 +162,7 @@ class Analysis {
     return rate;
   }
 
-  // A wide model on a slow device leaves the range of coefficients.
+  // A wide model on a slow device may exceed the range of coefficients.
   Quadratic times(double a_ns, double b_ns, double c_ns) const {
     constexpr double kMostNs = 0x1p31;
     if (std::max(a_ns, b_ns) < kMostNs) return Quadratic::from_ns(a_ns, b_ns, c_ns);
@@ -210,7 +210,7 @@ void take_device(const strategy::Cluster& cluster, Rates& rates) {
 }  // namespace
 
 Rates rates_of(const strategy::Cluster& cluster) {
-  // Of NVIDIA's A100, H100 and L40S by their data sheets.
+  // Speed of 8-bit units over 16-bit ones by the data sheets of NVIDIA's A100, H100 and L40S.
   constexpr double kUnitsOf8Bits = 2;
   constexpr double kAsFloats = 1;
   std::vector<strategy::LinkSpeed> beyond;
@@ -234,7 +234,7 @@ Rates rates_of(const strategy::Cluster& cluster) {
               .host = {cluster.host_bytes_per_ns, kLaunchNs},
               // 16 bytes read and 14 written for an element's master, two states, gradient and 16-bit copy.
               .update_ns_per_element = 30 / elementwise,
-              // A number read, and written as a byte and a part of a factor; read again, and added.
+              // A number is read and written as a byte with its part of a factor, then read again and added.
               .code_ns_per_element = 18 / elementwise};
   if (!cpu) take_device(cluster, rates);
   return rates;

@@ -25,7 +25,7 @@ using base::text;
 
 constexpr const char* kSchema = "sluice.calibration/1";
 
-// Far above any machine, and such that sums and products of them stay inside 64 bits.
+// Far above any machine, and small enough that their sums and products stay inside 64 bits.
 constexpr int64_t kMostBytes = int64_t{1} << 50;
 constexpr int64_t kMostBytesPerToken = int64_t{1} << 40;
 constexpr int64_t kMostBytesPerElement = 64;
@@ -49,7 +49,7 @@ Json to_json(const LinkTimes& link) {
   return {{"latency_ns", link.latency_ns}, {"bytes_per_s", link.bytes_per_s}};
 }
 
-// Absent where it is not known.
+// Omits the key if the cost is not known.
 void put_decode(Json& row, const std::string& key, const DecodeCost& cost) {
   if (cost.by_rows.empty()) return;
   Json rows = Json::array();
@@ -80,7 +80,7 @@ class Reader {
 
   bool has(const std::string& key) const { return json_.contains(key); }
 
-  // Nothing where it is absent.
+  // Empty if the key is absent.
   DecodeCost decode(const std::string& key) const {
     if (!has(key)) return {};
     const Reader reader = object(key);
@@ -109,7 +109,7 @@ class Reader {
     return Quadratic::from_ns(real("a", 0x1p20), real("b", 0x1p31), real("c", 0x1p50));
   }
 
-  // A quadratic that is not all zero in its lengths, unless `may_vanish`.
+  // A quadratic whose a and b are not both zero, unless `vanishing` is kAllowed.
   enum class Vanishing { kRefused, kAllowed };
   Quadratic quadratic(const std::string& key, Vanishing vanishing) const {
     const Quadratic times = object(key).times();
@@ -149,7 +149,7 @@ class Reader {
 
 constexpr double kTableForwardShare = 1.0 / 3;
 
-// Of the stage that holds most.
+// Bytes a token on the stage that holds most.
 int64_t saved_bytes_of_stage(const CostModel& cost, const strategy::Scheme& scheme) {
   if (!cost.options().scheme_times.empty()) {
     return cost.options().scheme_times.at({scheme.tp, scheme.pp}).saved_bytes_per_token;
@@ -232,7 +232,7 @@ void read_layer(const Json& json, const std::string& where, const model::Program
     throw InputError(text(where, ": tp ", tp, which, " stands there twice: remove one"));
   }
   using enum Reader::Vanishing;
-  // Where matrices are frozen it may be too short to be measured.
+  // The weight gradient of frozen matrices may be too short to be measured.
   const model::TokenWork work = program.kinds()[static_cast<size_t>(kind)]->work();
   block.times = {reader.quadratic("forward", kRefused), reader.quadratic("backward_input", kRefused),
                  reader.quadratic("backward_weight", work.trained < work.products ? kAllowed : kRefused)};
@@ -488,7 +488,7 @@ std::string model_fault(const Calibration& calibration, const model::Shape& shap
   there.norm_eps = shape.norm_eps;
   there.rope = shape.rope;
   if (there == shape) return "";
-  // Published times are of whole stages: they stand for a model however it is tuned.
+  // Published times cover whole stages, so they hold for a model however it is tuned.
   const bool of_stages = !calibration.options.scheme_times.empty();
   if (model::untuned(there) == model::untuned(shape)) {
     return of_stages ? "" : "other parameters of it are trained (train.freeze, lora)";

@@ -148,7 +148,7 @@ TEST(Calibration, FrozenLayersMayTakeNoTimeForWeightGradients) {
   const Calibration after = calibration_from_json(to_json(before, {}, 1), "calibration.json");
   EXPECT_EQ(after.options.kinds_by_tp, before.options.kinds_by_tp);
 
-  before.options.kinds_by_tp.at(1)[2].times.backward_weight = {};  // of layers that are trained
+  before.options.kinds_by_tp.at(1)[2].times.backward_weight = {};  // these layers are trained
   EXPECT_THROW(calibration_from_json(to_json(before, {}, 1), "calibration.json"), base::InputError);
 }
 

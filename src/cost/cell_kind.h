@@ -5,7 +5,7 @@
 
 namespace sluice::cost {
 
-// What a cell does with a micro-batch on one stage. kBackward is input and weight gradient in one.
+// The work of a cell on a micro-batch at one stage. kBackward is input and weight gradient in one.
 enum class CellKind : uint8_t { kForward, kBackward, kBackwardInput, kBackwardWeight };
 const char* name_of(CellKind kind);
 

@@ -38,7 +38,7 @@ const char* name_of(CellKind kind) {
 }
 
 std::shared_ptr<const CostModel::Figures> CostModel::figures_of(Options options) {
-  // Lanes with contiguous parts meet earlier ones alone.
+  // Balanced lanes hold contiguous parts and attend to earlier lanes alone: attention must be causal.
   if (!options.shape.causal) options.exchanges.balanced = false;
   auto figures = std::make_shared<Figures>();
   figures->program = model::Program(options.shape, options.cut_times);
@@ -154,7 +154,7 @@ int64_t CostModel::expert_imbalance_percent(const strategy::Scheme& scheme) cons
   return known == options().expert_imbalance_percent.end() ? kExpertImbalancePercent : known->second;
 }
 
-// Of one kind alone, with all weight gradients in kBackwardWeight. REQUIRES: kind != kBackward.
+// Times of one kind of cell alone, with all weight gradients in kBackwardWeight. REQUIRES: kind != kBackward.
 Quadratic CostModel::own_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const {
   Quadratic priced = priced_times(scheme, kind, run);
   if (narrow_) priced = narrowed_times(priced, scheme, kind, run);
@@ -167,7 +167,7 @@ Quadratic CostModel::own_times(const strategy::Scheme& scheme, CellKind kind, ba
   return pace_percent_ == 100 ? priced : priced.share(pace_percent_, 100);
 }
 
-// The same at a pace of 100.
+// The same without low precision, EP, branches and slowdown.
 Quadratic CostModel::priced_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const {
   if (const SchemeTimes* known = published(scheme)) {
     return known->cell_times(kind, program().blocks_in(run).size(), program().blocks().size() / scheme.pp);
@@ -192,7 +192,7 @@ bool CostModel::knows(base::GemmFormat format, const strategy::Scheme& scheme) c
                              [&](const KindCost& kind) { return kind.low_precision.contains(format); });
 }
 
-// The run's times with those of narrow layers in place of their own.
+// The run's times with those of low-precision layers in place of their full-precision ones.
 Quadratic CostModel::narrowed_times(Quadratic times, const strategy::Scheme& scheme, CellKind kind,
                                     base::Interval run) const {
   if (!knows(narrow_->format, scheme)) return times;
@@ -214,10 +214,10 @@ Quadratic CostModel::narrowed_times(Quadratic times, const strategy::Scheme& sch
   return times;
 }
 
-// What a cell takes more where lanes divide experts: the busiest lane's experts; gate and up made again in a
-// backward, of what a lane has of visits beyond the mean one or, where the policy keeps none, of all; and
-// what of the rows' travel no products hide.
-// REQUIRES: scheme.experts > 1.
+// The time that EP adds to a cell. The busiest lane's experts take longer than the mean lane's. A backward
+// recomputes gate and up: of a lane's assignments beyond the mean or, if the policy keeps none, of all. The
+// rows' travel adds what no products hide.
+// REQUIRES: scheme.ep > 1.
 Quadratic CostModel::divided_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const {
   if (!options().scheme_times.empty()) return {};
   if (kind != CellKind::kForward) run = program().walked_back(run);
@@ -255,7 +255,7 @@ CostModel::BlockCounts CostModel::counts_of(base::Interval run) const {
   return {last.windowed - first.windowed, last.recurrent - first.recurrent, last.experts - first.experts};
 }
 
-// In float or wider, of a TP rank's heads.
+// States have float or wider numbers, and a TP rank's heads.
 int64_t CostModel::state_bytes(const strategy::Scheme& scheme) const {
   const model::Recurrent& own = options().shape.recurrent;
   const int64_t wide = std::max<int64_t>(4, options().memory.element_bytes);
@@ -313,7 +313,7 @@ Quadratic CostModel::recompute_times(const strategy::Scheme& scheme, base::Inter
     if (!again) continue;
     const model::TokenWork work = program().kind_at(begin).work();
     const Quadratic forward = own_times({.tp = scheme.tp, .pp = scheme.pp}, CellKind::kForward, {begin, end});
-    // Rows that travel have their experts' gate and up made again whatever the policy.
+    // divided_times() counts the recomputation of experts' gate and up, whatever the policy.
     const int64_t recomputed = work.recomputed - (scheme.ep > 1 ? work.routed * 2 / 3 : 0);
     times += {0, forward.share(recomputed, work.products).b, forward.c_ns};
   }
@@ -357,7 +357,7 @@ int64_t CostModel::transfer_ns(const strategy::Scheme& scheme, int64_t tokens, i
   return options().link(level).of_bytes(transfer_bytes(scheme, tokens) * sharers);
 }
 
-// Queries and outputs would be no fewer: docs/decisions/0005-ring-payload.md.
+// Queries and outputs would be no fewer bytes: docs/decisions/0005-ring-payload.md.
 int64_t CostModel::ring_bytes_per_token(const strategy::Scheme& scheme) const {
   const model::Latent& latent = options().shape.latent;
   if (latent.kv_rank > 0) return (latent.kv_rank + latent.rotated) * options().memory.element_bytes;
@@ -365,8 +365,8 @@ int64_t CostModel::ring_bytes_per_token(const strategy::Scheme& scheme) const {
   return 2 * kv_heads * options().shape.head_dim * options().memory.element_bytes;
 }
 
-// Of narrow rows: in proportion to the products of a block; a backward makes them again, and two gradients as
-// large.
+// The time of making keys and values again from latent rows, as a share of a block's products. A backward
+// makes them again and has two gradients as large.
 int64_t CostModel::keys_made_again(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const {
   const int64_t made = model::products_of_keys(options().shape);
   if (made == 0) return 0;
@@ -381,7 +381,7 @@ int64_t CostModel::keys_made_again(const strategy::Scheme& scheme, CellKind kind
 
 namespace {
 
-// Layers in which a recurrence and attention stand side by side.
+// Counts layers in which a recurrence and attention stand side by side.
 int64_t doubly_mixed(const model::Program& program, base::Interval blocks) {
   int64_t count = 0;
   for (int64_t position = blocks.begin; position < blocks.end; ++position) {

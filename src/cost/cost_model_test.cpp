@@ -176,7 +176,7 @@ TEST(Work, BranchesAttendToThePrefixAndThemselves) {
     EXPECT_EQ(Work::of_lane(220, alike, 1, window).windowed, prefix + 3 * (text - prefix));
   }
   EXPECT_EQ(Work::of_lane(55, alike, 4).squares, Work::of_lane(220, alike, 1).squares / 4);
-  // Of different ones the sum of squares is that of their mean token's.
+  // Branches of different lengths count the squares of their mean token's branch.
   const strategy::Sequence sequence{.length_tokens = 10 + 60, .branches = {10, 50}};
   const strategy::MicroBatchSequence different = strategy::micro_batch_sequence(0, sequence);
   EXPECT_NEAR(static_cast<double>(Work::of_lane(70, different, 1).squares),
@@ -295,7 +295,7 @@ TEST(CostModel, RecomputingKeepsBordersAndRepeatsTheForwardWithoutAttention) {
   EXPECT_EQ(MemoryCost(recompute, one).kept_bytes_per_token(1),
             (1000 * bytes.recompute_input + bytes.saved - 1) / bytes.saved);
   EXPECT_GT(MemoryCost(recompute, one).max_len_tokens(1), MemoryCost(keep, one).max_len_tokens(1));
-  // Of the 30,720 matrix elements the MLP's second, 6,144, does nothing again.
+  // Recomputation skips the MLP's second matrix: 6,144 of the 30,720 matrix elements.
   const Quadratic again = recompute.recompute_times(one, {1, 6});
   EXPECT_EQ(again.a, 0);
   EXPECT_EQ(again.c_ns, 500);

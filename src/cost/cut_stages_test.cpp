@@ -12,7 +12,7 @@ namespace {
 
 using testing::ElementsAre;
 
-// Of ten tokens a layer takes 570 ns and the embedding 30; the head takes 3000 where every token has a loss.
+// A layer takes 570 ns for ten tokens and the embedding 30; the head takes 3000 if every token has a loss.
 TEST(CutStages, AHeadThatTakesTheTimeOfLayersHasFewerBesideIt) {
   CostModel::Options options = tiny_options();
   options.kinds_by_tp[1].back().times.forward = Quadratic::from_ns(0, 300, 9);

@@ -1,5 +1,5 @@
-// What devices attain, as others measured it: data/rates/rates.json, which tools/device_rates.py fits and the
-// library carries within itself.
+// Rates that devices attain, as others measured them: data/rates/rates.json, which tools/device_rates.py fits
+// and which is embedded in the library.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace sluice::cost {
 
-// Of an attention kernel: R·l/(l + h) FLOPs a nanosecond on sequences of l tokens.
+// The rate of an attention kernel: R·l/(l + h) FLOPs a nanosecond on sequences of l tokens.
 struct AttentionRate {
   double flops_per_ns = 0;
   double half_length_tokens = 0;
@@ -27,31 +27,31 @@ struct AttentionKernel {
 struct DeviceRates {
   std::string device;
   double product_flops_per_ns = 0;
-  double float8_speedup = 0;  // of products whose operands have 8 bits; 0: not measured
+  double float8_speedup = 0;  // speedup of products with 8-bit operands; 0: not measured
   std::string product_source;
   std::vector<AttentionKernel> attention;  // by width
-  strategy::LinkSpeed collective;          // of a TP group in a node; no bandwidth: not measured
+  strategy::LinkSpeed collective;          // in a TP group within a node; no bandwidth: not measured
   std::string collective_source;
 };
 
-// What the host of a GPU needs, whatever the tokens.
+// The time that a GPU's host needs, whatever the tokens.
 struct HostRates {
-  double layer_pass_ns = 0;  // of a pass over a layer
-  double ring_step_ns = 0;   // of a step of ring attention in a layer's forward pass; twice in its backward
+  double layer_pass_ns = 0;  // a pass over a layer
+  double ring_step_ns = 0;   // a ring attention step in a layer's forward pass; a backward's takes twice that
   std::string source;
 };
 
 const std::vector<DeviceRates>& device_rates();
 const HostRates& host_rates();
 
-// Whose kernels a cluster's devices run: its name has the device's within it, in any case ("h100x8", "our-H200"),
-// or where nodes differ the name of the fastest kind has. A800 is A100 here. Those that nobody measured run A100's,
-// whose kernels all later devices run too.
+// The device whose name occurs in the cluster's name, in any case ("h100x8", "our-H200"), or, if nodes
+// differ, in the name of their fastest kind. A800 is A100 here. Other devices get the rates of A100, whose
+// kernels all later devices run, too.
 const DeviceRates& rates_of_devices(const strategy::Cluster& cluster);
-// The preset "local", whose ranks are cores of a CPU.
+// Whether it is the preset "local", whose ranks are CPU cores.
 bool is_cpu(const strategy::Cluster& cluster);
 
-// The narrowest kernel that holds the width; the widest where none does. REQUIRES: kernels.
+// The narrowest kernel that holds the width; the widest if none does. REQUIRES: kernels is not empty.
 const AttentionKernel& kernel_of_width(const std::vector<AttentionKernel>& kernels, int64_t width);
 
 }  // namespace sluice::cost

@@ -42,7 +42,7 @@ TEST(DeviceRates, NamesOfClustersHaveTheDevicesNameInThem) {
   EXPECT_EQ(rates_of_devices(cluster).device, "h200");
   cluster.name = "somebody's accelerators";
   EXPECT_EQ(rates_of_devices(cluster).device, "a100");
-  // Where nodes differ, the fastest kind's.
+  // The fastest kind of node decides.
   EXPECT_EQ(rates_of_devices(strategy::cluster_preset("1x a800x8 + 2x h100x8", 1)).device, "h100");
   EXPECT_TRUE(is_cpu(strategy::cluster_preset("local", 1)));
   EXPECT_FALSE(is_cpu(cluster));

@@ -32,7 +32,7 @@ std::string exchange_fault(const model::Shape& shape, const strategy::StepPlan& 
 }
 
 ExchangeSet parse_exchange_set(const std::string& given) {
-  // As Megatron-LM calls them.
+  // Megatron-LM's names.
   const std::string name = given == "p2p"       ? "ring"
                            : given == "a2a"     ? "heads"
                            : given == "a2a+p2p" ? "nested"
@@ -105,7 +105,7 @@ int64_t held_bytes(const strategy::Scheme& scheme, const CostModel& cost, const 
   return MemoryCost(cost, scheme).held_bytes_per_token() + kept + at_work;
 }
 
-// Elements of a token's row that the lane of so many with most heads gets of one other, and gives back.
+// Elements of a token's row that the lane with most heads, of `lanes`, gets from another lane and gives back.
 int64_t recurrent_row_bytes(const model::Recurrent& own, int tp, int lanes) {
   if (own.key_heads == 0) return 0;
   const model::HeadCounts most = model::most_heads({own.value_heads / tp, own.key_heads / tp}, lanes);
@@ -172,7 +172,7 @@ int64_t ExchangeTimes::exposed_ns(const Work& shared, int64_t enough_ns) const {
   if (waiting.a > 0 || waiting.a_windowed > 0) ns += waiting.of_work(shared);
   if (ns >= enough_ns) return ns;
   if (!at_least) return ns + between_nodes.exposed_ns(shared, nodes, members_in_node, in_node);
-  // What goes from node to node has to be waited for.
+  // All lanes wait for transfers between nodes.
   const int64_t between_ns = between_nodes.exposed_ns(shared, nodes);
   if (members_in_node == 0) return ns + between_ns;
   return ns + std::min(between_ns, in_node.exposed_ns(shared, members_in_node));
@@ -238,17 +238,17 @@ Exchanges::Exposed Exchanges::exposed(int stage, const Work& shared, const LaneP
           travelling_ns(of, false, shared, place, choice.exchange)};
 }
 
-// Rows of keys and values, k, or of queries, q, and of what these need in a backward, 3q. Balanced: the
-// busiest of three lanes and more sends keys and returns outputs; backwards it sends queries and returns
-// keys' gradients, while others send keys and return these. An even number of lanes has half of a step to
-// wait. Round: all send queries on and outputs home.
+// Rows that move are keys and values, k, queries, q, or a backward's queries with their gradients, 3q.
+// kBalanced, with three lanes or more: the busiest lane sends keys and returns outputs. In a backward it
+// sends queries and returns keys' gradients, while others send keys and return gradients. An even number of
+// lanes waits half a step. kQueries: all lanes send queries on and outputs home.
 int64_t Exchanges::travelling_ns(const Stage& stage, bool forward, const Work& shared, const LanePlace& place,
                                  strategy::Exchange exchange) const {
   const Times& times = forward ? stage.forward : stage.backward;
   const RingTimes& ring = times.ring(place.lanes_level());
   const int lanes = place.lanes;
   if (lanes == 1 || shared.tokens == 0) return 0;
-  RingTimes others = ring;  // what layers with windows expose
+  RingTimes others = ring;  // exposed by layers with windows
   others.layers = 0;
   const int64_t other_ns = others.exposed_ns(shared, lanes) + scan_ns(ring, place, 1);
   if (ring.layers == 0) return other_ns;
@@ -267,7 +267,7 @@ int64_t Exchanges::travelling_ns(const Stage& stage, bool forward, const Work& s
   const Wide attention = Wide{ring.a} * shared.squares;
   const int steps = balanced ? lanes / 2 : lanes - 1;
   const Wide in_step = divide((balanced ? 2 : 1) * attention, lanes);
-  const Wide own = balanced ? in_step / 2 : in_step;  // of the lane's rows among themselves
+  const Wide own = balanced ? in_step / 2 : in_step;  // the lane's rows among themselves
   const Wide taken = own + steps * std::max(in_step, Wide{step_ns} << Quadratic::kFractionBits);
   return std::max<int64_t>(0, whole_ns(taken - attention)) + other_ns;
 }
@@ -283,10 +283,10 @@ int64_t Exchanges::scan_ns(const RingTimes& times, const LanePlace& place, int h
   return times.scanned_layers * (hops_ns + (model::kStateBlocks - 1) * (nodes > 1 ? outside_ns : inside_ns));
 }
 
-// Of layers that go there and back so many thousand times, in the mean.
+// Rows of layers whose heads go there and back passes_permille / 1000 times in the mean.
 ExchangeTimes::Rows Exchanges::rows_of(int64_t layers, int64_t passes_permille, int64_t row_bytes,
                                        const LanePlace& place, int head_lanes) const {
-  // A group that no node ends in stays inside one.
+  // A group that no node boundary cuts stays inside one node.
   const int inside = place.run % head_lanes == 0 ? head_lanes - 1 : std::min(place.fewest, head_lanes) - 1;
   const int outside = head_lanes - 1 - inside;
   const auto often = [&](const LinkTimes& on) {
@@ -313,7 +313,7 @@ std::vector<Exchanges::Allowed> Exchanges::allowed(const LanePlace& place, int64
   std::vector<Allowed> found;
   const auto add = [&](bool allows, const ExchangeChoice& choice) {
     if (!allows || choice.head_lanes(place.lanes) >= static_cast<int>(most_.size())) return;
-    // By credit_tokens.
+    // The inverse of credit_tokens().
     const Wide most = Wide{max_tokens} * held_bytes_[1] / held_bytes_of(choice, place.lanes);
     const bool ring = choice.exchange == Exchange::kRing;
     found.push_back({choice, ring ? std::numeric_limits<int64_t>::max() : static_cast<int64_t>(most)});
@@ -419,7 +419,7 @@ int64_t Exchanges::floor_ns(int stage, const Work& shared, int lanes, int most_i
   return least_ns;
 }
 
-// There and back, in both cells, of a sequence's rows of so many heads.
+// Bytes of a sequence's rows of so many heads, there and back, in forward and backward.
 Wide Exchanges::moved_bytes(const Stage& times, const model::HeadCounts& heads, int64_t length) const {
   return Wide{times.forward.passes_permille + times.backward.passes_permille} *
          times.forward.ring(0).all_layers() * 2 * (heads.queries + heads.keys) * head_bytes_ * length / 1000;
@@ -433,15 +433,15 @@ int64_t moving_ns(Wide bytes, const LinkTimes& link) {
 
 }  // namespace
 
-// That all lanes wait for the one with most heads, in head groups of so many: of a sequence's attention.
+// The time that lanes of head groups wait for the one with most heads in a sequence's attention.
 int64_t Exchanges::waiting_area_ns(const Stage& times, int64_t length, int head_lanes) const {
   const int64_t later = most_[static_cast<size_t>(head_lanes)].queries * head_lanes - heads_.queries;
   const int64_t a = times.forward.attention.a + times.backward.attention.a;
   return static_cast<int64_t>(Wide{a} * later / heads_.queries * length * length >> Quadratic::kFractionBits);
 }
 
-// A lane of k gives away all of its rows' heads but a k-th. On n nodes the one with the fewest lanes has no
-// more than k/n of them, so that (n − 1)/n of what its lanes have goes to other nodes, and all lanes wait.
+// A lane of k gives away all of its rows' heads but a k-th. The node with the fewest lanes, of n nodes, has
+// at most k/n of them, so (n − 1)/n of its lanes' rows go to other nodes, and all lanes wait.
 std::optional<int64_t> Exchanges::heads_area_ns(int stage, int64_t length, int lanes,
                                                 int most_in_node) const {
   if (!allowed_.heads) return std::nullopt;
@@ -455,7 +455,7 @@ std::optional<int64_t> Exchanges::heads_area_ns(int stage, int64_t length, int l
       const int64_t between_ns = moving_ns(bytes * sharers_ * (nodes - 1) / nodes, link(1));
       return in_node ? std::min(between_ns, moving_ns(bytes * (lanes - 1) / lanes, link(0))) : between_ns;
     };
-    if (least_ns && moved_ns(heads_) >= *least_ns) break;  // no more lanes move less
+    if (least_ns && moved_ns(heads_) >= *least_ns) break;  // more lanes move no less
     model::HeadCounts most = most_[static_cast<size_t>(lanes)];
     most.queries *= lanes, most.keys *= lanes;
     const int64_t ns = moved_ns(most) + waiting_area_ns(times, length, lanes);

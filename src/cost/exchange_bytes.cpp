@@ -26,13 +26,13 @@ ExchangeBytes exchange_bytes(const model::AttendingHeads& own, const CostModel& 
   const int64_t run_block = head_lanes * 2 * most.keys * own.width;
   const int64_t ffn = model::least_ffn(shape, scheme.ep) / scheme.tp;
   const int64_t statistics = (head_lanes * most.queries - heads.queries) * statistic_bytes;
-  const int64_t attended = run_q + run_block + run_q - (q + block);  // outputs lie there both ways
+  const int64_t attended = run_q + run_block + run_q - (q + block);  // outputs in both layouts
   const int64_t travels = 2 * (q + block) + run_q + run_block - (3 * ffn + run_q + q);
   const int64_t there = 2 * q + 2 * run_q;
   const int64_t back = run_block + (2 + (wide > 1 ? wide : 0)) * (q + block);
   const int64_t returns = std::max<int64_t>(0, std::max(there, back) - 4 * ffn);
-  // A ring's dout and gradients, four blocks and a wide one, a copy to send and wide gradients of queries.
-  // Through a window two more, and one more wide.
+  // The ring's output gradients and queries' gradients, four blocks and a wide one, a copy to send, and wide
+  // gradients of queries. A window needs two more, and one more wide.
   const int64_t windowed = shape.window > 0 ? 2 + wide : 0;
   const int64_t ring = 2 * (run_q - q) + (5 + wide + windowed) * (run_block - block) +
                        (wide > 1 ? run_block - block + wide * (run_q - q) : 0);

@@ -1,4 +1,4 @@
-// What exchanging heads adds to activations.
+// Memory that exchanging heads adds to activations.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,15 @@
 
 namespace sluice::cost {
 
-// What exchanging heads adds to the activation bytes of one layer, a token of a lane, on the lane that has
-// most heads: beside a micro-batch of as many lanes that exchanges over a ring.
+// Bytes that exchanging heads adds to the activations of one layer for a token of a lane, over a micro-batch
+// of as many lanes that exchanges over a ring. The lane with most heads counts.
 struct ExchangeBytes {
   int64_t saved = 0;  // queries, keys, values and outputs as attention takes them, and copied key heads
-  int64_t recompute_input = 0;  // of these, what a backward that recomputes the rest needs
-  int64_t recomputed = 0;       // what such a backward has made again besides
-  int64_t forward = 0;          // at work
-  int64_t backward = 0;         // at work, of a backward without a ring
-  int64_t nested = 0;           // at work, of one with a ring between runs
+  int64_t recompute_input = 0;  // part of them that a recomputing backward needs
+  int64_t recomputed = 0;       // recomputed besides by such a backward
+  int64_t forward = 0;          // working memory
+  int64_t backward = 0;         // working memory of a backward without a ring
+  int64_t nested = 0;           // the same with a ring between head groups
 };
 // The block at `position`, in runs of so many lanes. REQUIRES: there are heads for it.
 ExchangeBytes exchange_bytes(const CostModel& cost, const strategy::Scheme& scheme, int64_t position,

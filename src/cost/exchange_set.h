@@ -1,18 +1,18 @@
-// Which exchanges a planner may choose for the micro-batches that lie on several lanes.
+// The exchanges that a planner may choose for micro-batches on several lanes.
 #pragma once
 
 namespace sluice::cost {
 
-// Where none of them can be used, because there are too few heads or too little memory, a ring is. Those with
-// which queries travel are there where they are asked for: on links that send and receive at once a ring of
-// lanes with even parts moves no more.
+// A ring is used if none of them can be, because there are too few heads or too little memory. Exchanges in
+// which queries travel are used on request: on links that send and receive at once, a ring of lanes with even
+// parts moves no more.
 struct ExchangeSet {
   bool ring = true;
   bool heads = true;
   bool nested = true;
   bool balanced = false;
   bool queries = false;
-  // Of those that it can use a micro-batch takes one by its number of tokens instead of the cheapest: to see
+  // A micro-batch takes one of the usable exchanges by its number of tokens instead of the cheapest, to show
   // all of them at work.
   bool in_turn = false;
   bool moves_queries() const { return balanced || queries; }

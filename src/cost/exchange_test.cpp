@@ -45,7 +45,7 @@ Exchanges exchanges_of(const CostModel::Options& options, int lanes = 8) {
 Work shared_on(int lanes) { return Work::of_lane(100, int64_t{100} * lanes, lanes); }
 
 // One recurrent layer, whose state takes 4,096 bytes and travels in four blocks: 1,034 ns each inside a node,
-// 2,148 ns between nodes. What lanes wait for does not depend on how much each has.
+// 2,148 ns between nodes. The time that lanes wait does not depend on how much each has.
 TEST(Exchanges, StatesPassBothChunksOfEveryLane) {
   CostModel::Options options = options_of();
   options.shape.recurrent = {
@@ -104,8 +104,8 @@ TEST(Exchanges, ARingExposesWhatRingTimesSay) {
   }
 }
 
-// What is walked step by step of a schedule: a lane attends for so long in each, while what it needs in the
-// next one comes in and what it made in the one before leaves.
+// Walks a schedule step by step: in each step a lane attends for so long, while rows for the next step arrive
+// and results of the step before leave.
 TEST(Exchanges, ARingOnTwoLevelsTakesWhatItsScheduleTakes) {
   const CostModel cost(options_of());
   const Exchanges exchanges = exchanges_of(options_of());
@@ -202,8 +202,8 @@ TEST(Exchanges, RecomputingExchangesHeadsOnceMore) {
   EXPECT_EQ(exposed.backward_ns, 2 * exposed.forward_ns);
 }
 
-// Runs of two inside nodes: one peer, two query heads and one key head; between them a ring of two whose
-// blocks are a key head's of 200 tokens, of which attention's half hides what it can.
+// Runs of two lanes inside nodes exchange heads: one peer, two query heads and one key head. Between them is
+// a ring of two. Its blocks are a key head's of 200 tokens; attention's half hides what it can.
 TEST(Exchanges, NestedAddsARingBetweenRuns) {
   const LanePlace place{.lanes = 4, .fewest = 2, .run = 2};
   const Exchanges::Exposed exposed = exchanges_of(options_of()).exposed(0, shared_on(4), place, 2);

@@ -25,9 +25,9 @@ double dot(const Row& a, const Row& b) { return a[0] * b[0] + a[1] * b[1] + a[2]
 // Samples divided by their times, so that every target is one.
 struct Problem {
   std::vector<Row> rows;
-  Row scale{};  // of each column's largest value, for a well-conditioned system
+  Row scale{};  // each column's largest value, for a well-conditioned system
 
-  std::vector<double> weights;  // of each row's squared error
+  std::vector<double> weights;  // one for each row's squared error
 
   double squared_error(const Row& x) const {
     double sum = 0;

@@ -17,7 +17,7 @@ inline constexpr int64_t kLongestNs = int64_t{1} << 50;
 inline int64_t divide_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 inline int64_t wide_divide_up(Wide value, Wide by) { return static_cast<int64_t>((value + by - 1) / by); }
 
-// Of positive values, which rarely need 128 bits: dividing those takes ten times as long.
+// Divides positive values, which rarely need 128 bits: a 128-bit division takes ten times as long.
 inline Wide divide(Wide value, Wide by) {
   constexpr Wide kNarrow = std::numeric_limits<int64_t>::max();
   if (value > kNarrow || by > kNarrow) return value / by;
@@ -26,7 +26,7 @@ inline Wide divide(Wide value, Wide by) {
 
 [[noreturn]] void refuse_long_duration();
 
-// As 64 bits. REQUIRES: value >= 0. InputError, which says to correct the calibration, above `most`.
+// The value in 64 bits. REQUIRES: value >= 0. InputError above `most`, which says to correct the calibration.
 inline int64_t narrow(Wide value, int64_t most = std::numeric_limits<int64_t>::max()) {
   SLUICE_ASSERT(value >= 0, "a duration is negative");
   if (value > most) refuse_long_duration();

@@ -41,7 +41,7 @@ std::vector<base::Interval> alike_runs(const model::Program& program, CellKind k
 
 int last_pieces(const strategy::LevelCodecs& sums, int64_t part_elements) {
   constexpr int kPieces = 4;
-  constexpr int64_t kLeastElements = 4096;  // of a piece
+  constexpr int64_t kLeastElements = 4096;  // in a piece
   const bool coded = sums.in_node != strategy::Codec::kNone || sums.between_nodes != strategy::Codec::kNone;
   return coded || part_elements < kPieces * kLeastElements ? 1 : kPieces;
 }
@@ -69,8 +69,8 @@ const FsdpTimes& FsdpCost::at(int64_t position) const {
 
 namespace {
 
-// Lanes that hold something between them, those that have the same place in expert groups or all of a share
-// group, on their nodes.
+// Lanes that together hold parameters, and how they lie on nodes: lanes with the same place in expert groups,
+// or all lanes of a share group.
 struct Holders {
   int64_t count = 1;
   int64_t in_node = 1;
@@ -79,9 +79,9 @@ struct Holders {
 
 }  // namespace
 
-// Gathers go round all lanes of a group, so each node takes what it lacks in once, over all adapters of its
-// lanes; of experts each lane takes in its own. In a run each lane sums its part of every run's parts, so to
-// another run it sends one part. The embedding's gradients are the last of a pass: what it takes besides is
+// All-gathers go round all lanes of a group, so each node receives what it lacks once, over all adapters of
+// its lanes; each lane receives its own experts. In a run each lane sums its part of every run's parts, so it
+// sends one part to another run. The embedding's gradients are the last of a pass, so a pass's extra time is
 // counted there, where nothing hides it.
 FsdpTimes FsdpCost::times_of(int64_t position, const strategy::FsdpRuns& runs, bool last) const {
   const CostModel::Options& options = cost_.options();
@@ -97,7 +97,7 @@ FsdpTimes FsdpCost::times_of(int64_t position, const strategy::FsdpRuns& runs, b
     return std::max(options.intra.of_bytes((holders.count - 1) * part_bytes),
                     between_nodes_ns(divide_up(away * part_bytes * takers, nics)));
   };
-  // To one lane of each run of `lanes`.
+  // The time of sending a part to one lane of each run of `lanes`.
   const auto straight_ns = [&](const Holders& holders, int64_t part_bytes, int64_t lanes) {
     const int64_t away = holders.count - holders.in_node;
     return std::max(options.intra.of_bytes((holders.in_node / lanes - 1) * part_bytes),
@@ -153,7 +153,7 @@ FsdpTimes FsdpCost::times_of(int64_t position, const strategy::FsdpRuns& runs, b
   return times;
 }
 
-// The ends of the model take their own time; blocks have the rest, as their own times say.
+// The ends of the model take their own time; blocks divide the rest in proportion to their own times.
 std::vector<FsdpOperations> FsdpCost::operations(CellKind kind, base::Interval run, const Work& work,
                                                  int64_t compute_ns) const {
   const model::Program& program = cost_.program();

@@ -9,7 +9,7 @@ using strategy::PullCodec;
 
 namespace {
 
-// Pieces end with a group of numbers that are coded together, so that some are longer than the mean.
+// Pieces end with a group of numbers that are coded together, so some are longer than the mean.
 int64_t longest_piece(int64_t elements, int64_t pieces) {
   if (pieces == 1) return elements;
   constexpr int64_t kLongerBy = 64;  // a part of the mean
@@ -23,7 +23,7 @@ int64_t link_pieces(int64_t busiest_elements) {
   return std::max<int64_t>(1, divide_up(busiest_elements, kPieceElements));
 }
 
-// Parts of peers are coded each on its own; norms and biases travel as they are.
+// Parts for different peers are coded separately; norms and biases travel uncoded.
 int64_t LinkBuffers::coded(Codec codec, int64_t elements, int64_t wide) const {
   if (codec == Codec::kNone || elements == 0) return elements * wide;
   constexpr int64_t kExactPart = 50;

@@ -10,8 +10,8 @@ int64_t LinkTimes::of_bytes(int64_t bytes) const {
 
 namespace {
 
-// Of what `transfers_ns` takes beside `attention`, of which lanes hide all but the part on what they held at
-// first, and beside what is made of what comes.
+// The part of `transfers_ns` that neither `attention` nor `made` hides. Attention to the rows that a lane
+// held at first hides nothing.
 int64_t exposed_beside(Wide transfers_ns, Wide attention, Wide made, int lanes) {
   const Wide exposed =
       (transfers_ns << Quadratic::kFractionBits) - (attention - divide(attention, lanes)) - made;
@@ -20,9 +20,9 @@ int64_t exposed_beside(Wide transfers_ns, Wide attention, Wide made, int lanes) 
 
 }  // namespace
 
-// A lane's tokens are two chunks of each of m sequences. Where all are longer than the window,
-// k·windowed = 2·window·k·tokens − m·window², so 2·m·window, what its chunks see of others, follows from the
-// sums.
+// A lane's tokens are two chunks of each of m sequences. If all sequences are longer than the window, then
+// k·windowed = 2·window·k·tokens − m·window². The sums thus give 2·m·window, the number of tokens that a
+// lane's chunks see of other lanes.
 int64_t RingTimes::exposed_in_windows_ns(const Work& shared, int lanes) const {
   if (windowed_layers == 0 || lanes == 1 || shared.tokens == 0) return 0;
   const Wide most = Wide{lanes - 1} * shared.tokens;
@@ -49,7 +49,7 @@ Wide RingTimes::step_ns(const Work& shared) const {
   return Wide{layers} * step_ns << Quadratic::kFractionBits;
 }
 
-// Keys and values that are made again of what comes are so in every step but the first.
+// Keys and values are made again from received rows in every step but the first.
 int64_t RingTimes::exposed_ns(const Work& shared, int nodes, int in_node, const RingTimes& inside) const {
   const int lanes = nodes * in_node;
   if (in_node == 1) return exposed_ns(shared, lanes);

@@ -1,4 +1,4 @@
-// What a head costs where not every token has a loss.
+// The cost of a head if not every token has a loss.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 
 namespace sluice::cost {
 
-// The head's time a token, which was calibrated with a loss on every one, for data of which `loss_ppm` parts
-// per million have one: no other row reaches it (layers/head.h). Its constant stays, and so does its memory,
-// which is proved with each step's own masks (strategy::Sequence::loss_tokens). Published tables, whose
-// stages hold their head, stay as they are. REQUIRES: 0 < loss_ppm <= 1,000,000.
+// The options with a head for data of which `loss_ppm` parts per million have a loss. The head's time a token
+// was calibrated with a loss on every token, but other rows do not reach it (layers/head.h). Its constant
+// stays, and so does its memory, which is proved with each step's masks (strategy::Sequence::loss_tokens).
+// Published tables, whose stages hold their head, stay as they are. REQUIRES: 0 < loss_ppm <= 1,000,000.
 CostModel::Options with_loss_share(CostModel::Options options, int64_t loss_ppm);
 
 }  // namespace sluice::cost

@@ -1,4 +1,4 @@
-// A second assumption about gathers between nodes: what somebody measured, in place of what the clock says.
+// A second assumption about all-gathers between nodes: a published measurement, not the clock's estimate.
 #pragma once
 
 #include "cost/cost_model.h"
@@ -6,13 +6,13 @@
 
 namespace sluice::cost {
 
-// FlexSP's own measurement of what a micro-batch takes besides its computation and all-to-alls, ZeRO's
-// collectives above all: β of its released cost model, for LLaMA 7B, 13B and 30B on eight nodes of eight
-// A100; for other models that of the nearest in proportion to the parameters.
+// FlexSP's own measurement of a micro-batch's time beside its computation and all-to-alls, above all ZeRO's
+// collectives: β of its released cost model, for LLaMA 7B, 13B and 30B on eight nodes of eight A100. Other
+// models take the nearest model's time, in proportion to the parameters.
 int64_t measured_pass_ns(const model::Shape& shape);
-// The same machine, on which each pass whose share groups lie on several nodes takes that much more.
+// The same machine, on which each pass whose share groups lie on several nodes takes measured_pass_ns() more.
 CostModel with_measured_passes(const CostModel& cost);
-// Whether the pipeline has such share groups, and any pipeline of the strategy.
+// Whether a share group of the pipeline, or of any pipeline of the strategy, lies on several nodes.
 bool gathers_between_nodes(const strategy::Pipeline& pipeline, const strategy::Topology& topology);
 bool gathers_between_nodes(const strategy::Strategy& strategy, const strategy::Topology& topology);
 

@@ -11,7 +11,7 @@
 namespace sluice::cost {
 namespace {
 
-// Of memory, whose figures are made up: as many bytes as make micro-batches of max_tokens the longest.
+// Made-up memory figures: as many bytes as make micro-batches of max_tokens the longest.
 constexpr int64_t kTokenBytes = int64_t{1} << 20;
 constexpr base::Range<int64_t> kMicroBatch{1, int64_t{1} << 30};
 constexpr double kMostNs = 0x1p40;
@@ -34,7 +34,7 @@ void validate(const MeasuredPrices& prices) {
   }
 }
 
-// The least of models that such a scheme cuts.
+// The smallest model that such a scheme cuts.
 model::Shape least_shape(const strategy::Scheme& scheme) {
   return {.layers = scheme.pp,
           .hidden = 2 * scheme.tp,
@@ -50,7 +50,7 @@ model::Shape least_shape(const strategy::Scheme& scheme) {
 Calibration calibration_of(const MeasuredPrices& prices) {
   validate(prices);
   const strategy::Scheme& scheme = prices.scheme;
-  // What bounds and lanes share out are squares: some are always there, half a nanosecond of the longest.
+  // Lower bounds and lanes divide squares, so a is above 0: half a nanosecond for the longest micro-batch.
   const double longest = static_cast<double>(prices.max_tokens);
   const double a = std::max(prices.a, 0.5 / (longest * longest));
   CostModel::Options options;

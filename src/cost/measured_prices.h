@@ -1,5 +1,5 @@
-// What a program is known by that planning serves without knowing its model: what its micro-batches take, and
-// how long they may be.
+// Prices that another program measured for planning that does not know its model: the times of its
+// micro-batches, and their greatest length.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ struct MeasuredPrices {
   double a = 0;
   double b = 0;
   double c = 0;
-  int64_t max_tokens = 0;  // of a micro-batch on one lane, which its memory holds
+  int64_t max_tokens = 0;  // the most that a micro-batch on one lane may have
 };
 
-// Lanes cut a sequence's time evenly; what they exchange, and what pull and push take, is not known and
-// counts for nothing. InputError naming a time that is negative or not finite, times that don't grow with
-// tokens, a count that no device holds.
+// Lanes cut a sequence's time evenly. Exchanges, pull and push are not known and cost nothing. InputError
+// naming a time that is negative or not finite, times that do not grow with tokens, or a count that no device
+// holds.
 Calibration calibration_of(const MeasuredPrices& prices);
 
 }  // namespace sluice::cost

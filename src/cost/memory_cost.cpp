@@ -55,7 +55,7 @@ namespace {
 struct StageElements {
   int64_t parameters = 0;
   int64_t gradients = 0;
-  int64_t ends = 0;  // of the parameters, those of embedding and head
+  int64_t ends = 0;  // parameters of embedding and head
   int64_t largest_end = 0;
 };
 
@@ -69,7 +69,7 @@ StageElements stage_elements(const CostModel& cost, const strategy::Scheme& sche
     const auto [position, trained, of_experts, coded] = program.buckets()[static_cast<size_t>(bucket)];
     const auto [known, added] = alike.try_emplace({program.at(position).kind, trained, of_experts, coded});
     if (added) known->second = bucket_elements(program, memory, bucket, scheme.tp);
-    // A lane's own experts, and others' parameters where they are not shared.
+    // A lane's expert slots, or the operation's other parameters before FSDP divides them.
     const int64_t whole = of_experts ? cost.in_expert_slots(scheme, known->second) : known->second;
     const int holders = of_experts ? scheme.expert_fsdp() : traits.holds_whole ? 1 : scheme.fsdp;
     const int64_t shared = divide_up(whole, holders);
@@ -118,7 +118,7 @@ int64_t MemoryCost::stage_bytes(int stage, int world_size) const {
 int64_t MemoryCost::fixed_bytes(int world_size) const {
   int64_t fullest = 0;
   for (int stage = 0; stage < scheme_.pp; ++stage) {
-    // Stages of alike blocks in the middle are never fuller than the first of them.
+    // Middle stages of equal blocks are never fuller than the first of them.
     if (program().uniform() && stage > 1 && stage + 1 < scheme_.pp) continue;
     fullest = std::max(fullest, stage_bytes(stage, world_size));
   }
@@ -169,7 +169,7 @@ int64_t MemoryCost::saved_bytes_per_token(int64_t position) const {
   if (published_ == nullptr) {
     const int64_t known = cost_.kind_cost(scheme_, position).saved_bytes_per_token;
     if (scheme_.ep == 1) return known;
-    // What was measured where lanes gather experts, less what is not kept of rows that travel.
+    // The measured bytes are for lanes that gather experts; rows that travel keep a smaller share of them.
     const int64_t gathering =
         program().kind_at(position).bytes({scheme_.tp}, options().memory.element_bytes).saved;
     const int64_t own =
@@ -179,7 +179,7 @@ int64_t MemoryCost::saved_bytes_per_token(int64_t position) const {
   return divide_up(published_->saved_bytes_per_token, program().blocks().size() / scheme_.pp);
 }
 
-// As if routing were even.
+// Assumes even routing.
 int64_t MemoryCost::dispatched_bytes_per_token(int64_t position) const {
   const bool stays = options().fsdp_traits.keeps_dispatched && !options().repeat_forward;
   if (!stays || program().kind_at(position).work().routed == 0) return 0;
@@ -200,7 +200,7 @@ int64_t MemoryCost::kept_bytes_per_token(int64_t position, int head_lanes) const
   const int64_t exchanged = kept_exchange_bytes(cost_, scheme_, {position, position + 1}, head_lanes);
   const int64_t saved = saved_bytes_per_token(position);
   if (!cost_.recomputes(position)) return saved + exchanged;
-  // What was measured or published, shared as the kind says.
+  // The measured or published bytes, divided in the kind's proportions.
   const model::TokenBytes bytes = token_bytes(position);
   return wide_divide_up(Wide{saved} * bytes.recompute_input, bytes.saved) + exchanged;
 }
@@ -243,8 +243,8 @@ int64_t MemoryCost::host_bytes_per_token() const {
 int64_t MemoryCost::held_bytes_of_stage(int stage) const {
   const base::Interval blocks = kept_blocks(stage);
   const bool split = cost_.splits_backward(scheme_);
-  // Blocks differ where a share of them is recomputed, so the most may be held before the last one has run.
-  // An embedding whose rows have a norm keeps these.
+  // Blocks differ if only a share is recomputed, so the most may be held before the last one has run. An
+  // embedding whose rows have a norm keeps these rows.
   const base::Interval run = program().walked_back(cost_.stage_run(scheme_, stage));
   const bool embeds = run.begin == 0 && run.end > 0 && published_ == nullptr;
   const bool carries = !embeds && stage == 0 && published_ == nullptr;
@@ -253,7 +253,7 @@ int64_t MemoryCost::held_bytes_of_stage(int stage) const {
     held =
         model::carried_bytes(program(), program().blocks().begin, scheme_.tp, options().memory.element_bytes);
   int64_t most = held, of_kind = 0, leaving = 0;
-  std::array<int64_t, kLayersThatStay> staying{};  // what leaves of the newest blocks when others come
+  std::array<int64_t, kLayersThatStay> staying{};  // bytes that the newest blocks free once others come
   for (int64_t position = blocks.begin; position < blocks.end; ++position) {
     if (position == blocks.begin || !like_before(position)) {
       of_kind = kept_bytes_per_token(position);
@@ -276,19 +276,19 @@ int64_t MemoryCost::held_bytes_per_token() const {
   return fullest + boundary_bytes_per_token();
 }
 
-// A forward has the whole of its layer before it leaves most of it. What no backward needs is no more than at
-// work.
+// A forward holds the whole of its layer before it frees most of it. Activations that no backward needs are
+// no more than working memory.
 int64_t MemoryCost::dropped_bytes_per_token(int64_t position) const {
   const bool at_work = position < program().first_trained();
   if (at_work && options().memory.transient_bytes_per_token == 0) return 0;
   return saved_bytes_per_token(position) - kept_bytes_per_token(position);
 }
 
-// Of a backward where keys and values go round a ring.
+// The bytes that a ring of keys and values adds to a backward.
 int64_t MemoryCost::ring_bytes_at_work(const model::TokenBytes& bytes) const {
   if (options().memory.transient_bytes_per_token == 0) return 0;
   const int64_t ring = bytes.ring_backward - bytes.backward;
-  // On two levels a block more is at hand of each, and of gradients one leaves and one comes.
+  // Two levels hold one more block of keys and of gradients; of gradients one leaves and one comes, too.
   constexpr int64_t kMoreBlocks = 4;
   const bool two_levels = scheme_.cp * scheme_.tp > options().topology.node_ranks() &&
                           options().topology.lanes_of_node(scheme_.tp) > 1;
@@ -299,7 +299,7 @@ int64_t MemoryCost::attention_bytes_per_token() const {
   return divide_up(options().memory.attention_bytes_per_token, scheme_.tp);
 }
 
-// The most that an operation has at work, a token, when TP cuts it.
+// The most working memory of an operation, a token, if TP cuts it.
 int64_t MemoryCost::most_transient_bytes(int tp) const {
   int64_t most = 0;
   for (const auto& kind : program().kinds())
@@ -307,7 +307,7 @@ int64_t MemoryCost::most_transient_bytes(int tp) const {
   return most;
 }
 
-// The memory model's figure is that of the TP degree that takes most, mostly of one rank.
+// The memory model's figure is for the TP degree that takes most, mostly TP 1.
 int64_t MemoryCost::plain_transient_bytes_per_token() const {
   const int64_t given = options().memory.transient_bytes_per_token;
   if (scheme_.tp == 1) return std::max(given, attention_bytes_per_token());
@@ -331,7 +331,7 @@ int64_t MemoryCost::transient_bytes_per_token() const {
   return most + narrow + index_bytes(options(), scheme_.tp, /*tokens=*/1, /*loss_tokens=*/0);
 }
 
-// Under TP every rank gathers as many rows as if all had as many with a loss as the one with most.
+// Every TP rank gathers as many rows as if all ranks had as many with a loss as the one with most.
 int64_t MemoryCost::head_working_bytes(int64_t tokens, int64_t loss_tokens) const {
   const int64_t rows = std::min(tokens, loss_tokens * scheme_.tp);
   const MemoryModel& memory = options().memory;
@@ -395,7 +395,7 @@ int64_t MemoryCost::working_bytes(CellKind kind, base::Interval run, int64_t tok
     const model::TokenBytes bytes = token_bytes(position);
     int64_t own = std::max(std::min(most, bytes.backward), attention_bytes_per_token()) +
                   (copies ? ring_bytes_at_work(bytes) : 0);
-    // What is deferred counts from the start; of the layer at work only the gradient behind it comes on top.
+    // Deferred bytes count from the start, so only the gradient behind the layer at work comes on top.
     if (kind == CellKind::kBackwardInput) {
       own += boundary_bytes_per_token() - deferred_bytes_per_token(position);
     }
@@ -429,15 +429,15 @@ namespace {
 
 using strategy::Codec;
 
-// Of an operation, elements that a cell has at hand.
+// Elements of an operation that a cell holds.
 struct AtHand {
   int64_t parameters = 0;
   int64_t made = 0;    // gradients
-  int64_t summed = 0;  // of these
-  int64_t exact = 0;   // that no codec changes
+  int64_t summed = 0;  // gradients that are summed
+  int64_t exact = 0;   // elements that no codec changes
 };
 
-// What travels between lanes that share parameters, in bytes of a lane.
+// Buffers of transfers between lanes that share parameters, in bytes of a lane.
 class Travelling {
  public:
   Travelling(const CostModel::Options& options, const strategy::Scheme& scheme)
@@ -448,24 +448,24 @@ class Travelling {
         adding_(runs_ > 1 && runs_ % scheme.ep == 0 ? runs_ : share_),
         in_runs_(runs_ > 1 && runs_ < share_ && !options.fsdp_traits.sums_in_ring) {}
 
-  // Of gathers, where they are coded: what is sent and received of one of two neighbours.
+  // Coded all-gathers: bytes sent and received for the larger of two neighbouring operations.
   int64_t gathered(const AtHand& one, const AtHand& next) const {
     if (codecs_.gather == Codec::kNone) return 0;
     const int64_t exact = share_ * std::max(one.exact, next.exact);
     return 2 * coded(codecs_.gather, std::max(one.parameters, next.parameters), exact, memory_.element_bytes);
   }
-  // Of an operation's gradients, what is sent and received while they are summed in runs, or straight.
+  // Bytes sent and received while an operation's gradients are summed inside runs, or straight.
   int64_t summed(const AtHand& of) const {
     const bool straight = runs_ == 1 && share_ > 1;
     const Codec codec = straight ? codecs_.sums.between_nodes : codecs_.sums.in_node;
     return summing(of, codec, of.summed, divide_up(of.summed, adding_));
   }
-  // Behind an operation, while its own are coded and those before are gone; 0: they travel as they are.
+  // After an operation, while its gradients are coded and earlier ones are gone; 0: they travel uncoded.
   int64_t coding(const AtHand& of) const {
     const bool none = codecs_.sums.in_node == Codec::kNone && codecs_.sums.between_nodes == Codec::kNone;
     return none ? 0 : of.made * memory_.accumulator_bytes + summed(of);
   }
-  // Between runs, of the operation `before`, while the sums of the next one's runs are made.
+  // Bytes of summing `before` between runs while `next` is summed inside runs.
   int64_t between_runs(const AtHand& before, const AtHand& next) const {
     if (!in_runs_) return 0;
     const Codec codec = codecs_.sums.between_nodes;
@@ -479,13 +479,13 @@ class Travelling {
   }
 
  private:
-  // In parts of holders, each of which has a last group.
+  // Bytes coded in one part for each holder; every part has a last, partial group.
   int64_t coded(Codec codec, int64_t elements, int64_t exact, int64_t wide) const {
     return strategy::coded_bytes(codec, elements, wide) + share_ * strategy::coded_bytes(codec, 1, wide) +
            exact * wide;
   }
-  // So many gradients, of which this lane adds up its `own` and receives as many of others as it sends. Where
-  // they are coded a part is at work, too.
+  // Sums `elements` gradients. This lane adds up its `own` and receives as many of other lanes as it sends. A
+  // coded part is at work, too.
   int64_t summing(const AtHand& of, Codec codec, int64_t elements, int64_t own) const {
     const int64_t sent = elements - own;
     if (codec == Codec::kNone || elements == 0) return (elements + sent) * memory_.accumulator_bytes;
@@ -497,7 +497,7 @@ class Travelling {
   const strategy::WireCodecs& codecs_;
   int share_;
   int runs_;
-  int adding_;  // among how many lanes those of a run, or of experts all, divide what they add up
+  int adding_;  // lanes that divide the sums: a run's, or all if EP does not divide a run
   bool in_runs_;
 };
 
@@ -507,11 +507,11 @@ int64_t MemoryCost::gathered_bytes(CellKind kind, base::Interval run) const {
   if (scheme_.fsdp == 1) return 0;
   const MemoryModel& memory = options().memory;
   const bool forward = kind == CellKind::kForward;
-  std::vector<AtHand> operations;  // of equal ones three show all neighbours that there are
-  int64_t kept = 0;                // behind its operation, which the head follows
+  std::vector<AtHand> operations;  // three equal ones show all neighbours
+  int64_t kept = 0;                // the last block's parameters, which stay until the head
   for (const base::Interval of : alike_runs(program(), kind, run)) {
     const OperationElements own = operation_elements(program(), memory, of.begin, scheme_.tp);
-    // A lane that holds its experts alone has them at hand, and their gradients, all through the step.
+    // A lane that holds its experts alone holds them, and their gradients, all through the step.
     const int gathered = scheme_.expert_fsdp() == 1 ? 0 : 1;
     const int others = options().fsdp_traits.holds_whole ? 0 : 1;
     const ParameterCount count{
@@ -528,7 +528,7 @@ int64_t MemoryCost::gathered_bytes(CellKind kind, base::Interval run) const {
   }
   const Travelling travelling(options(), scheme_);
   const size_t last = operations.size();
-  operations.insert(operations.end(), 2, {});  // behind the last one
+  operations.insert(operations.end(), 2, {});  // after the last one
   const AtHand none;
   int64_t most = 0;
   for (size_t i = 0; i + 1 < operations.size(); ++i) {

@@ -14,7 +14,7 @@ const FsdpOperations* next_of(std::span<const FsdpOperations> runs, size_t from)
   return nullptr;
 }
 
-// Of a run's compute time, what its first operations take.
+// The compute time of a run's first operations.
 int64_t until(const FsdpOperations& run, int64_t operations) {
   return static_cast<int64_t>(static_cast<__int128>(run.compute_ns) * operations / run.count);
 }
@@ -24,7 +24,7 @@ int64_t until(const FsdpOperations& run, int64_t operations) {
 int64_t pass_ns(std::span<const FsdpOperations> runs) {
   const FsdpOperations* first = next_of(runs, 0);
   int64_t total_ns = first != nullptr ? first->gather_ns : 0;
-  int64_t scatter_ns = 0, between_ns = 0, before_ns = 0;  // of the last operation, and between of that before
+  int64_t scatter_ns = 0, between_ns = 0, before_ns = 0;  // the last operation's; and the between_ns before
   for (size_t r = 0; r < runs.size(); ++r) {
     const FsdpOperations& run = runs[r];
     if (run.count == 0) continue;
@@ -35,7 +35,7 @@ int64_t pass_ns(std::span<const FsdpOperations> runs) {
       before_ns = std::exchange(between_ns, run.between_ns);
       scatter_ns = run.scatter_ns;
     };
-    // Behind the first two all but the last move alike.
+    // After the first two, all operations but the last have equal transfers.
     const int64_t alike = std::min<int64_t>(2, run.count - 1);
     for (int64_t i = 0; i < alike; ++i) slots(i, i + 1, run.gather_ns);
     if (alike < run.count - 1) slots(alike, run.count - 1, run.gather_ns);
@@ -63,7 +63,7 @@ std::vector<FsdpMove> pass_moves(std::span<const FsdpOperations> runs) {
   const auto gather = [&](size_t of) {
     if (of < count) free_ns += add(of, Movement::kGather, operations[of].gather_ns);
   };
-  // Of the gradients behind operation i − 1.
+  // Sums the gradients of the operations before i.
   const auto sum = [&](size_t i) {
     int64_t takes_ns = 0;
     if (i > 1) takes_ns = add(i - 2, Movement::kBetween, operations[i - 2].between_ns);

@@ -42,8 +42,8 @@ TEST(PassTimes, AreTheComputeTimeWhereNothingMoves) {
   }
 }
 
-// With w = W ÷ L: a forward of L layers takes g + max(W, (L − 1)·g + w), a backward g + max(w, g) +
-// (L − 2)·max(w, g + s) + max(w, s) + s.
+// Let w = W ÷ L. A forward of L layers takes g + max(W, (L − 1)·g + w). A backward takes
+// g + max(w, g) + (L − 2)·max(w, g + s) + max(w, s) + s.
 TEST(PassTimes, FollowTheClosedFormOfEqualLayers) {
   for (const int64_t w : {5, 20, 60}) {
     for (const int64_t layers : {1, 2, 3, 8}) {

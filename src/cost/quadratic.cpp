@@ -40,12 +40,12 @@ Work Work::of_lane(int64_t piece_tokens, int64_t length, int lanes, int64_t wind
   return {piece_tokens, windowed, (Wide{length} * length + lanes - 1) / lanes};
 }
 
-// A branch of l tokens behind a prefix of p adds what a text of p + l tokens has more than one of p.
+// A branch of l tokens after a prefix of p adds what a sequence of p + l tokens has more than one of p.
 Work Work::of_lane(int64_t piece_tokens, const strategy::MicroBatchSequence& sequence, int lanes,
                    int64_t window) {
   if (!sequence.has_branches()) return of_lane(piece_tokens, sequence.length_tokens, lanes, window);
   const int64_t prefix = sequence.prefix_tokens, branch = sequence.branch_tokens;
-  const int64_t tokens = sequence.length_tokens - prefix;  // those of all branches
+  const int64_t tokens = sequence.length_tokens - prefix;  // all branches' tokens
   Work all = of_lane(0, prefix, 1, window), longer = of_lane(0, prefix + branch, 1, window);
   longer -= all;
   all.squares += longer.squares * tokens / branch;

@@ -9,30 +9,30 @@
 
 namespace sluice::cost {
 
-// What the lengths of a micro-batch come to: all that its time depends on. Sums of Work are exact, so a
-// plan can be scored while sequences move between micro-batches.
+// Sums over the lengths of a micro-batch, on which its time depends alone. They are exact, so a plan can be
+// scored while sequences move between micro-batches.
 struct Work {
   int64_t tokens = 0;
   int64_t windowed = 0;  // sum of windowed_square(length, the model's window); 0 without one
   Wide squares = 0;      // sum of squared lengths
 
   static Work of(std::span<const int64_t> lengths, int64_t window = 0);
-  // One lane's part of a sequence of `length` tokens that is cut evenly over `lanes` of them: its own tokens,
-  // and a lane's share of the squares, rounded up so that no lane's is lost.
+  // One lane's part of a sequence of `length` tokens that is cut evenly over `lanes`: the lane's own tokens,
+  // and its share of the squares, rounded up so that no square is lost.
   static Work of_lane(int64_t piece_tokens, int64_t length, int lanes, int64_t window = 0);
-  // The same of one that may have branches, each of which attends to the prefix and to itself.
+  // The same for a sequence that may have branches, each of which attends to the prefix and to itself.
   static Work of_lane(int64_t piece_tokens, const strategy::MicroBatchSequence& sequence, int lanes,
                       int64_t window = 0);
   Work& operator+=(const Work& other);
   Work& operator-=(const Work& other);
 };
 
-// What attention through a window takes as attention to all that came before takes l²: the square up to the
-// window, beyond it 2·window·l − window², as of pairs of a token with one that it sees.
+// The counterpart of l² for attention through a window: the square up to the window, beyond it 2·window·l −
+// window². Both are twice the pairs of a token with one that it sees.
 int64_t windowed_square(int64_t length, int64_t window);
 
-// a·l² + b·l nanoseconds for a sequence (or piece) of l tokens and c once a micro-batch, and a_windowed for
-// each of its windowed_square; all but c are fixed point with kFractionBits fractional bits.
+// a·l² + b·l nanoseconds for a sequence (or piece) of l tokens, c once a micro-batch, and a_windowed for each
+// windowed_square. All but c are fixed point with kFractionBits fractional bits.
 struct Quadratic {
   static constexpr int kFractionBits = 32;
   int64_t a = 0;
@@ -51,7 +51,7 @@ struct Quadratic {
   Quadratic& operator+=(const Quadratic& other);
   Quadratic times(int64_t count) const;
   Quadratic share(int64_t part, int64_t whole) const;  // part ÷ whole of each coefficient, to nearest
-  Quadratic through_window() const { return {0, b, c_ns, a}; }  // whose a counts windowed squares
+  Quadratic through_window() const { return {0, b, c_ns, a}; }  // a becomes a_windowed
   bool operator==(const Quadratic&) const = default;
 };
 

@@ -15,8 +15,8 @@ std::vector<std::string> shipped_names();
 // InputError listing the names for another one.
 Calibration shipped(const std::string& name);
 
-// A shipped one where `source` is its name, otherwise the one in the file of that path. InputError when it is
-// neither, or as calibration_from_json.
+// The shipped calibration if `source` is its name, otherwise the one in the file of that path. InputError if
+// it is neither, or as calibration_from_json.
 Calibration find_calibration(const std::string& source);
 
 }  // namespace sluice::cost

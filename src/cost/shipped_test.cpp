@@ -66,7 +66,7 @@ TEST(Shipped, TimesAreNanoseconds) {
 TEST(Shipped, TablesWithoutOneTpRankDeriveIt) {
   const CostModel::Options options = shipped("a800-32b").options;
   const auto& rows = options.scheme_times;
-  // Of <2,2>, <2,4> and <2,6> a times GPUs is 14.94, 15.76 and 15.79: the median is <2,4>'s.
+  // The rows <2,2>, <2,4> and <2,6> have 14.94, 15.76 and 15.79 as a times GPUs: the median is <2,4>'s.
   const Quadratic from = rows.at({2, 4}).stage;
   EXPECT_EQ(rows.at({1, 1}).stage, (Quadratic{from.a * 8, from.b * 8, from.c_ns * 4}));
   EXPECT_EQ(rows.at({1, 4}).stage, (Quadratic{from.a * 2, from.b * 2, from.c_ns}));
@@ -74,11 +74,11 @@ TEST(Shipped, TablesWithoutOneTpRankDeriveIt) {
   const CostModel cost(options);
   EXPECT_TRUE(is_derived(cost, {1, 1}));
   EXPECT_FALSE(is_derived(cost, {2, 2}));
-  // What is published stays.
+  // Published rows stay.
   EXPECT_FALSE(is_derived(CostModel(shipped("a800-7b").options), {1, 2}));
 }
 
-// What lab/evaluation/h100_calibrations.cpp writes.
+// The file that lab/evaluation/h100_calibrations.cpp writes.
 TEST(Shipped, H100IsWhatTheMeasuredTablesMakeOfIt) {
   strategy::Cluster cluster = strategy::cluster_preset("h100x8", 1);
   cluster.name = "h100-flash-attention-2";
@@ -130,8 +130,8 @@ TEST(Shipped, RefusedRowsAreRefusedAndTheOthersAreNot) {
   EXPECT_EQ(refused, 6U);
 }
 
-// What get_strategy_max_seqlen of Hydraulis' planner returns where the optimiser's states are spread evenly
-// over `gpus`, negative values as 0. It computes in doubles.
+// Results of get_strategy_max_seqlen in Hydraulis' planner if the optimizer states are spread evenly over
+// `gpus`, with negative values as 0. It computes in doubles.
 struct Published {
   const char* name;
   int gpus;

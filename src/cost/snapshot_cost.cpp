@@ -27,7 +27,7 @@ SnapshotCost snapshot_cost(const CostModel& cost, int ranks) {
 }
 
 int64_t steps_between_snapshots(int64_t snapshot_ns, int64_t step_ns, int64_t between_losses_ns) {
-  constexpr int64_t kSteps = 100;  // that the time of one snapshot may be spread over
+  constexpr int64_t kSteps = 100;  // steps over which one snapshot's time may be spread
   const int64_t one_step_ns = std::max<int64_t>(1, step_ns);
   const int64_t most = 1 + kSteps * snapshot_ns / one_step_ns;
   if (between_losses_ns == 0) return most;

@@ -48,7 +48,7 @@ TEST(SnapshotCost, IsSpreadOverSoManyStepsThatItTakesAHundredth) {
   EXPECT_EQ(steps_between_snapshots(0, 1000), 1);
   EXPECT_EQ(steps_between_snapshots(1000, 1000), 101);
   EXPECT_EQ(steps_between_snapshots(10, 1000), 2);
-  // Of a snapshot of 20 and a step of 100, 21 steps at most; a loss each 1,000,000 asks for √(2·20·10^6) =
+  // A snapshot of 20 and a step of 100 allow 21 steps at most; a loss each 1,000,000 asks for √(2·20·10^6) =
   // 6,324.
   EXPECT_EQ(steps_between_snapshots(20, 100, 0), 21);
   EXPECT_EQ(steps_between_snapshots(20, 100, 1'000'000), 21);

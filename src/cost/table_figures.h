@@ -1,4 +1,4 @@
-// What calibrations say of a scheme beside its times.
+// Figures of a scheme that calibrations hold beside its times.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 
 namespace sluice::cost {
 
-// The shortest micro-batch that keeps its ranks busy: the table's, otherwise where tokens take 85 % of the
-// time of the slowest stage and its constant takes the rest.
+// The shortest micro-batch that keeps its ranks busy: the table's, otherwise the one whose tokens take 85 %
+// of the time of the slowest stage and whose constant takes the rest.
 int64_t util_len_tokens(const CostModel& cost, const strategy::Scheme& scheme);
-// Whether its times come from a row that nobody published (cost/derived_rows.h).
+// Whether the scheme's times come from a derived row (cost/derived_rows.h).
 bool is_derived(const CostModel& cost, const strategy::Scheme& scheme);
 
 }  // namespace sluice::cost

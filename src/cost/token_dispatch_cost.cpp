@@ -38,12 +38,12 @@ TokenDispatchCost token_dispatch_cost(const model::Shape& shape, int64_t element
 
 namespace {
 
-// Of `now` rows that visit one expert of a lane, elements beside its gate and up.
+// Bytes of `now` rows that visit one expert of a lane, beside its gate and up.
 int64_t expert_working_bytes(int64_t hidden, int64_t width, int64_t element_bytes, bool forward,
                              int64_t now) {
   if (forward) return element_bytes * (width + hidden) * now;  // SwiGLU's output and its product
-  // Rows and gradients, and with them SwiGLU's inner values, the rows' gradient, or what their products with
-  // a gradient in FP32 copy (ops/linear.cpp).
+  // A backward has rows and gradients, and with them SwiGLU's inner values, the rows' gradient, or the copies
+  // of products with a gradient in FP32 (ops/linear.cpp).
   constexpr int64_t kFloatBytes = 4, kWideAtOnce = int64_t{1} << 18;
   const int64_t inner = element_bytes * std::max(3 * width, width + hidden) * now;
   const int64_t copied = kFloatBytes * (hidden * now + std::min(kWideAtOnce, 2 * width * now));
@@ -72,9 +72,9 @@ std::array<ChunksUnderWay, 3> fullest_chunks(int64_t rows, int64_t most) {
 
 }  // namespace
 
-// Of a wave: rows as they come, backward also their sums' gradients, and what is made of them; of the next,
-// these as they come and as they are sent; of the one before, what was made and what comes home. A lane sends
-// its own rows to each other one, within the bound of a wave.
+// Counts three chunks. At work: rows as received, in a backward also their sums' gradients, and results.
+// Next: the same as received and as sent. Before: results and what comes home. A lane sends its own rows to
+// each other lane, within the bound of a chunk.
 int64_t travel_working_bytes(const model::Shape& shape, int64_t element_bytes, const strategy::Scheme& scheme,
                              CellKind kind, int64_t tokens, int64_t rows, bool keeps_visits) {
   const model::Experts& experts = shape.experts;
@@ -98,10 +98,10 @@ int64_t travel_working_bytes(const model::Shape& shape, int64_t element_bytes, c
         hidden * ((coming + 1) * now + coming * (next + sent(next)) + before + sent(before)) + gate_up);
   }
   const int64_t now = std::min(rows, most);
-  // The rows of this lane, normed, and their sums; backward also gradients where TP gathers them. Scores.
+  // The lane's rows, normed, and their sums; in a backward also gradients if TP gathers them.
   const int64_t own = (scheme.tp > 1 && !forward ? 3 : 2) * hidden;
   constexpr int64_t kVisitBytes = 64;  // numbers, places and weights, in several orders
-  // Of all rows: which experts they visit and how much each counts, and their numbers by lane, twice.
+  // Routes of all rows: the experts that they visit, their weights, and their numbers by lane, twice.
   const int64_t route_bytes = experts.per_token * (4 + std::max<int64_t>(4, element_bytes)) + 16;
   const int64_t statistic = std::max<int64_t>(4, element_bytes);
   return element_bytes * (chunks + own * tokens) +

@@ -35,7 +35,7 @@ TokenDispatchCost travel_of(int gpus_per_node, const strategy::Scheme& scheme) {
                              {options.intra, options.inter, options.topology});
 }
 
-// Of 4 visits among 16 experts none is of a lane's 8 with probability (8·7·6·5) ÷ (16·15·14·13).
+// The probability that none of 4 visits to 16 experts is to a lane's 8 is (8·7·6·5) ÷ (16·15·14·13).
 TEST(VisitedLanes, AreThoseOfRandomVisits) {
   EXPECT_EQ(dispatched_lanes_ppm(16, 4, 1), 1'000'000);
   EXPECT_NEAR(static_cast<double>(dispatched_lanes_ppm(16, 4, 2)), 1e6 * (1 - 1680.0 / 43680), 5);
@@ -112,7 +112,7 @@ TEST(DividedExperts, LeaveAllElseWholeWhereItIsNotShared) {
   EXPECT_LT(MemoryCost(whole, scheme).fixed_bytes(8), MemoryCost(whole, {.cp = 8}).fixed_bytes(8));
 }
 
-// Of a lane that has its experts to itself nothing of them is gathered; what is kept of visits is as much.
+// A lane with experts of its own gathers none of them; its kept assignments take as much.
 TEST(DividedExperts, LeaveLessAtHand) {
   const CostModel cost = cost_on(8);
   const auto memory = [&](int experts) { return MemoryCost(cost, {.cp = 8, .fsdp = 8, .ep = experts}); };
@@ -157,7 +157,7 @@ TEST(TravelWorkingBytes, ALaneWithFewRowsSendsFew) {
             2 * 4096 * 100 + 2 * 2 * 4096 * 100 + 2 * 16 * 4 * 100);
 }
 
-// Whatever routers choose the lane keeps gate and up of 4 visits for each of its own rows.
+// The lane keeps gate and up of 4 visits for each of its own rows, whatever routers choose.
 TEST(TravelWorkingBytes, LeaveOutGateAndUpWhereTheLaneHasRoomForAll) {
   const int64_t made = 2 * 2 * 1024 * 1000;
   EXPECT_EQ(working(CellKind::kForward, 1000, 1000) - working(CellKind::kForward, 1000, 1000, true), made);

@@ -15,7 +15,7 @@ constexpr std::array kCoefficients{&Quadratic::a, &Quadratic::b, &Quadratic::c_n
 
 using Kinds = std::span<const KindCost>;
 
-// What measured coefficients are over counted ones; 1 where nothing was counted or measured.
+// Measured coefficients over counted ones; 1 if nothing was counted or measured.
 struct Correction {
   std::array<std::array<double, kCoefficients.size()>, kPasses.size()> factors;
 
