@@ -8,7 +8,7 @@ namespace sluice::rl {
 
 struct TokenAdvantages {
   std::vector<double> advantages;
-  std::vector<double> returns;  // what the critic should have expected: advantage and value
+  std::vector<double> returns;  // the critic's targets: advantage plus value
 };
 
 // Generalised advantage estimation (Schulman et al., 2016, equation 16) of a response that ends with its last
@@ -17,8 +17,8 @@ struct TokenAdvantages {
 TokenAdvantages generalised_advantages(std::span<const double> rewards, std::span<const double> values,
                                        double gamma, double lambda);
 
-// The rewards of a response's tokens: of the last one the response's, and of each −kl · (log p − log p_ref), as
-// TRL's and verl's PPO have it. Without a reference that is nothing.
+// The rewards of a response's tokens, as in TRL's and verl's PPO. Each token gets −kl · (log p − log p_ref),
+// or 0 without a reference; the last one also gets the response's reward.
 std::vector<double> token_rewards(double reward, std::span<const double> old,
                                   std::span<const double> reference, size_t tokens, double kl);
 

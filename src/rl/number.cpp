@@ -7,9 +7,9 @@
 namespace sluice::rl {
 namespace {
 
-constexpr size_t kMostDigits = 4096;  // of a number that is compared: the rest of such a text is no answer
+constexpr size_t kMostDigits = 4096;  // longer numbers are not compared: their texts are no answers
 constexpr int64_t kMostExponent = 1'000'000;
-constexpr char kGroup = '\x01';  // a mark between thousands that is nothing else
+constexpr char kGroup = '\x01';  // a mark between thousands, unlike any character of a text
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -52,7 +52,7 @@ std::string sum(const std::string& a, const std::string& b) {
 
 // --- Spelling ---
 
-// Writings of one sign, in a text that is read for its numbers alone.
+// Spellings of a sign, and the one that replaces them in a text that is read for its numbers alone.
 constexpr std::pair<std::string_view, std::string_view> kSpellings[] = {
     {"\u2212", "-"},    {"\u2010", "-"},       {"\u2011", "-"},       {"\u2012", "-"},
     {"\u2013", "-"},    {"\uFE63", "-"},       {"\uFF0D", "-"},       {"\u00D7", "*"},
@@ -87,7 +87,7 @@ class Reader {
  public:
   explicit Reader(std::string_view text) : text_(text) {}
 
-  // The last thing that has digits: a number, or nothing where that is a list or the like.
+  // The last thing that has digits: a number, or nothing if it is a list, a date or a version.
   std::optional<Number> last() {
     std::optional<Number> found;
     while (at_ < text_.size()) {
@@ -137,8 +137,8 @@ class Reader {
            next != '%';
   }
 
-  // Digits with marks between thousands: 1,234,567. `end` behind them; as they stand where marks part no
-  // thousands.
+  // Digits with marks between thousands: 1,234,567. `end` is set behind them. If the marks do not separate
+  // thousands, the digits before the first mark.
   std::string grouped_digits(size_t begin, size_t& end) const {
     end = behind_digits(begin);
     std::string digits(text_.substr(begin, end - begin));
@@ -157,7 +157,7 @@ class Reader {
     return all;
   }
 
-  // 1,234.50, .5; nothing: no digits are here, and at_ stays, or they are no number, and at_ is behind them.
+  // 1,234.50, .5. Nothing and at_ unmoved: there are no digits. Nothing and at_ behind them: no number.
   std::optional<Number> decimal_here() {
     const bool pointed = at(at_) == '.' && is_digit(at(at_ + 1)) && !is_letter(before(at_)) &&
                          !is_digit(before(at_)) && before(at_) != ')';
@@ -191,14 +191,14 @@ class Reader {
     if (negative || at(place) == '+') ++place;
     end = behind_digits(place);
     if (end == place) return std::nullopt;
-    int64_t value = 0;  // as much as is more than any that is compared
+    int64_t value = 0;  // capped above any exponent that is compared
     for (; place < end; ++place) value = std::min(10 * value + (text_[place] - '0'), 2 * kMostExponent);
     if (braced && at(end) != '}') return std::nullopt;
     if (braced) ++end;
     return negative ? -value : value;
   }
 
-  // What raises a decimal that ends here: e3, * 10^{3}; and of a 10 itself, ^3.
+  // Applies a power behind a decimal that ends here: e3, * 10^{3}, or ^3.
   void take_power_of_ten(Number& number) {
     size_t end = at_;
     if ((at(at_) == 'e' || at(at_) == 'E') && is_exponent_behind(at_ + 1)) {
@@ -227,7 +227,7 @@ class Reader {
   bool is_exponent_behind(size_t place) const {
     return is_digit(at(place)) || ((at(place) == '-' || at(place) == '+') && is_digit(at(place + 1)));
   }
-  // False: more digits than are compared.
+  // False if the result has more digits than are compared.
   static bool raise(Number& number, int64_t power) {
     constexpr int64_t kMostPower = 10'000;
     const bool inverse = power < 0;
@@ -295,7 +295,7 @@ class Reader {
   }
   static bool is_whole(const Number& number) { return number.exponent == 0 && number.denominator == "1"; }
 
-  // /8 behind a number; nothing where more strokes make a date of it.
+  // /8 behind a number; nothing if a second stroke makes it a date.
   std::optional<Number> with_fraction(const Number& above) {
     if (at(at_) != '/' || !is_digit(at(at_ + 1))) return above;
     ++at_;
@@ -340,7 +340,7 @@ class Reader {
     return whole;
   }
 
-  // Whether numbers stand in front of [begin, end), or behind, joined by commas to a list or a pair.
+  // Whether commas join [begin, end) to a number in front of it, as in a list or a pair.
   bool is_list_behind(size_t begin, size_t end) const {
     size_t place = begin;
     while (before(place) == '-' || before(place) == '$' || before(place) == '+') --place;
@@ -373,11 +373,11 @@ class Reader {
 
   std::string_view text_;
   size_t at_ = 0;
-  size_t previous_end_ = 0;  // of the number in front
+  size_t previous_end_ = 0;  // the end of the number in front
   bool is_too_large_ = false;
 };
 
-// a's value over b's, each side as an integer: digits and a power of ten.
+// a's numerator times b's denominator, as digits without zeros at their end and a power of ten.
 std::pair<std::string, int64_t> cross(const Number& a, const Number& b) {
   std::string digits = product(a.numerator, b.denominator);
   int64_t exponent = a.exponent;
@@ -396,7 +396,7 @@ bool operator==(const Number& a, const Number& b) {
 }
 
 std::optional<Number> last_number(std::string_view text) {
-  // Answers stand at the end; what is further in front than this no number reaches back to.
+  // Answers stand at the end. Numbers that begin before the last kMostBytes are not found.
   constexpr size_t kMostBytes = size_t{1} << 16;
   const std::string plain = respelled(text.substr(text.size() - std::min(text.size(), kMostBytes)));
   return Reader(plain).last();

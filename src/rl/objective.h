@@ -1,5 +1,5 @@
-// What reinforcement learning makes of rewards: the advantage of each response and its tokens' weights. Pure
-// functions of figures that every rank has, so that all ranks find the same.
+// Advantages of responses and weights of their tokens, from rewards. Pure functions of figures that every
+// rank has, so that all ranks find the same.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace sluice::rl {
 
-// [rl] with what its algorithm leaves open decided:
+// [rl] with the defaults of its algorithm filled in:
 //
 //              baseline  aggregate  clip       draws again  overlong
 //   grpo       group     sequence   0.2        no           no        Shao et al., DeepSeekMath, 2024
@@ -26,26 +26,26 @@ struct Objective {
   double dual_clip = 0;
   double kl = 0;
   bool learns_values = false;  // advantages of tokens are over a critic's values (rl/advantage.h)
-  double reward_kl = 0;        // factor of the divergence that is taken from each token's reward there
-  bool dynamic_sampling = false;     // until as many groups as train have rewards that differ
-  int64_t overlong_buffer = 0;  // tokens before the longest response from which on length costs
+  double reward_kl = 0;        // factor of the divergence that token rewards lose, with a critic
+  bool dynamic_sampling = false;     // draws until enough groups have rewards that differ
+  int64_t overlong_buffer = 0;  // the last tokens before the maximum, in which length costs
 };
 // REQUIRES: an algorithm with rollouts.
 Objective objective_of(const config::RlConfig& config);
 
-// Of the responses to one prompt, by what the rewards are measured against (config::Baseline). All 0 where
-// they are equal; one response alone has nothing to be measured against.
+// Advantages of the responses to one prompt over a baseline (config::Baseline). All are 0 if the rewards are
+// equal, or if there is one response, which has nothing to be compared with.
 std::vector<double> advantages(std::span<const double> rewards, config::Baseline baseline);
 
 // Whether there is something to be learnt from a group: its rewards differ (DAPO's dynamic sampling).
 bool has_variance(std::span<const double> rewards);
 
-// 0 up to most − buffer tokens, then falling to −1 at `most` (DAPO, equation 13: soft overlong punishment).
-// Without a buffer 0.
+// DAPO's soft overlong punishment (equation 13): 0 up to most − buffer tokens, then falling to −1 at `most`.
+// 0 without a buffer.
 double overlong_penalty(int64_t tokens, int64_t most, int64_t buffer);
 
-// What a token of each response of a mini-batch counts, by the tokens that responses have, such that the sum
-// of weighted losses over the number of all tokens is the aggregate:
+// The loss weight of a token of each response of a mini-batch; `tokens`: the responses' lengths. The sum of
+// weighted losses over the number of all tokens is the aggregate:
 //   kToken     the mean over all tokens (DAPO, equation 12)
 //   kSequence  the mean over responses of their tokens' mean (GRPO)
 //   kConstant  the sum over tokens ÷ (responses × `most`), whatever lengths they have (Dr. GRPO)

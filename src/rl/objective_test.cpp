@@ -80,7 +80,7 @@ TEST(ObjectiveTest, OverlongResponsesCostUpToOne) {
   EXPECT_EQ(overlong_penalty(100, 100, 0), 0);
 }
 
-// Weighted sums over the number of all tokens, which is what a step makes of them, against each definition.
+// Compares weighted sums over the number of all tokens, as a step makes them, with each definition.
 TEST(ObjectiveTest, WeightsMakeTheAggregateOfAStep) {
   std::mt19937 random(5);
   const std::vector<int64_t> tokens{3, 1, 17, 40};

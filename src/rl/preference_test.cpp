@@ -16,7 +16,7 @@ std::vector<double> random_gains(size_t count) {
   return gains;
 }
 
-// Advantages over as many as the loss is a mean of are its slopes, but for the sign.
+// Advantages over the number that the loss averages are the loss's slopes, but for the sign.
 void expect_slopes(const std::vector<double>& gains, double count,
                    const std::function<PreferenceLoss(const std::vector<double>&)>& weigh) {
   constexpr double kStep = 1e-5;
@@ -57,11 +57,11 @@ TEST(Preference, OfFarMarginsIsFinite) {
 TEST(Preference, KtoAsPublished) {
   config::RlConfig config;
   config.beta = 0.1;
-  // z = 2; of a better answer with gain 5: 1 − σ(0.3), of a worse one with gain 1: 1 − σ(0.1).
+  // z = 2. A better answer with gain 5 costs 1 − σ(0.3), a worse one with gain 1 costs 1 − σ(0.1).
   const PreferenceLoss weighed = kto(std::vector<double>{5, 1}, std::vector<double>{1, 3}, config);
   EXPECT_NEAR(weighed.loss, (1 - 1 / (1 + std::exp(-0.3)) + 1 - 1 / (1 + std::exp(-0.1))) / 2, 1e-12);
   EXPECT_EQ(weighed.accuracy, 1);
-  // A negative estimate is none.
+  // A negative estimate counts as 0.
   EXPECT_EQ(kto(std::vector<double>{5, 1}, std::vector<double>{-9}, config).loss,
             kto(std::vector<double>{5, 1}, std::vector<double>{0}, config).loss);
 }

@@ -13,10 +13,10 @@ using base::text;
 namespace {
 
 struct Counts {
-  int64_t documents = 0;  // looked at
+  int64_t documents = 0;  // read
   int64_t unasked = 0;    // without a prompt, or without an answer
   int64_t long_prompts = 0;
-  int64_t narrow = 0;  // whose room is less than max_completion_length
+  int64_t narrow = 0;  // with less room than max_completion_length
   int64_t long_documents = 0;
 };
 

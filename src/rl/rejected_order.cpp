@@ -7,7 +7,7 @@ namespace sluice::rl {
 
 namespace {
 
-constexpr uint64_t kStream = uint64_t{0x4b544f} << 32;  // apart from those of wanted answers' permutations
+constexpr uint64_t kStream = uint64_t{0x4b544f} << 32;  // unlike the streams of wanted answers' permutations
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// The order in which KTO draws unwanted answers, which belong to no wanted ones.
+// The order in which KTO draws unwanted answers, which are not paired with wanted ones.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace sluice::rl {
 
-// A seeded permutation of the documents that are not held out, a new one each epoch. What is held out is so
-// by its number in its corpus, as wanted answers are: where both files have the same prompts, those of one
-// are not drawn from the other. Not thread-safe.
+// A seeded permutation of the documents that are not held out, a new one each epoch. A document is held out
+// by its number in its corpus, as wanted answers are. If both files have the same prompts, held-out prompts
+// of one are not drawn from the other either. Not thread-safe.
 class RejectedOrder {
  public:
-  // Of corpora, whose documents are numbered through. InputError when all of them are held out.
+  // `corpora`: their documents are numbered through. InputError if all of them are held out.
   RejectedOrder(std::span<const corpus::LengthSource> corpora, const corpus::SamplerOptions& options);
 
   // The document at a place of the order, counted through all epochs. REQUIRES: not below 0.
@@ -25,7 +25,7 @@ class RejectedOrder {
  private:
   std::vector<int32_t> documents_;
   uint64_t seed_;
-  int64_t epoch_ = -1;  // of `order_`
+  int64_t epoch_ = -1;  // the epoch of `order_`
   std::optional<base::PermutationTable> order_;
 };
 

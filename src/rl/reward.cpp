@@ -14,7 +14,7 @@ namespace {
 
 using base::text;
 
-// A reward that looks at one answer after the other.
+// A reward that checks one answer after the other.
 template <typename Score>
 class Each final : public Reward {
  public:
@@ -39,8 +39,8 @@ bool says_the_number(const RewardInput& answer) {
   return given && right && *given == *right;
 }
 
-// Of a function that a child process runs (tools/rewards.py), which ends it in time. A child that does not
-// let itself be ended is killed, and another one goes on with the next response.
+// A function that a child process runs (tools/rewards.py) and stops in time. A child that does not let itself
+// be stopped is killed, and another one goes on with the next response.
 class PythonReward final : public Reward {
  public:
   PythonReward(std::vector<std::string> arguments, std::string name, const RewardOptions& options)
@@ -63,7 +63,7 @@ class PythonReward final : public Reward {
       if (verdict.fault.empty()) continue;
       verdict.fault += text("; the response was \"", base::beginning(rest.front().response), "\"");
       if (stops_at_fault_) {
-        child_.restart();  // nobody wants others' rewards, which are on their way
+        child_.restart();  // drops the other rewards, which are on their way
         throw base::RunError(text(verdict.fault, " (with rl.on_bad_reward zero or drop the run goes on)"));
       }
       if (std::exchange(ended_, false)) {
@@ -75,7 +75,7 @@ class PythonReward final : public Reward {
   }
 
  private:
-  // How long to wait for a child that ends what takes longer: its traces take a while, too.
+  // The time to wait for a child that stops slow functions itself: its traces take a while, too.
   static double behind_own_clock(double seconds) { return 1.1 * seconds + 1; }
 
   static corpus::PythonTools tools_of(const RewardOptions& options) {
@@ -87,7 +87,7 @@ class PythonReward final : public Reward {
   void ask(std::span<const RewardInput> answers) {
     try {
       send(answers);
-    } catch (const corpus::ChildEnded&) {  // since it was last asked
+    } catch (const corpus::ChildEnded&) {  // it ended since it was last asked
       child_.restart();
       send(answers);
     }
@@ -103,7 +103,7 @@ class PythonReward final : public Reward {
     child_.flush();
   }
 
-  // Of the next response. With ended_, the child is asked no more.
+  // The verdict on the next response. If it sets ended_, the child must not be asked again.
   Verdict next() {
     constexpr char kOk = 'K', kHangs = 'T';
     try {
@@ -126,7 +126,7 @@ class PythonReward final : public Reward {
                 " s (rl.reward_timeout_s) and did not let itself be stopped, so its process was ended");
   }
 
-  // What Python tells of its threads, until it is silent; the child has ended then.
+  // Python's traces of its threads, read until the child is silent; the child has ended then.
   std::string traces() {
     constexpr double kSilence_s = 0.1;
     constexpr size_t kMostBytes = size_t{1} << 18;
@@ -141,7 +141,7 @@ class PythonReward final : public Reward {
     return traces;
   }
 
-  // FILE:LINE where a thread is in the reward's own file, as such traces have it; empty: in none.
+  // FILE:LINE of a thread that is in the reward's own file, from such traces; empty if none is.
   std::string place_in(const std::string& traces) const {
     const std::string begin = text("File \"", file_, "\", line ");
     const size_t found = traces.find(begin);

@@ -17,7 +17,7 @@ RewardQueue::~RewardQueue() {
 
 void RewardQueue::run(Reward& reward) {
   for (std::vector<RewardInput> batch = answers_.pop_all(); !batch.empty(); batch = answers_.pop_all()) {
-    if (error_) continue;  // what is left is let go
+    if (error_) continue;  // drops the rest
     try {
       std::ranges::move(reward.of(batch), std::back_inserter(verdicts_));
     } catch (...) {

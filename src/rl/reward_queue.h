@@ -1,4 +1,4 @@
-// Rewards on a thread of their own, beside whoever says the answers.
+// Rewards on a thread of their own, beside generation.
 #pragma once
 
 #include <exception>
@@ -12,7 +12,7 @@ namespace sluice::rl {
 
 class RewardQueue {
  public:
-  // Nothing else uses `reward` while this lives; it outlives it.
+  // REQUIRES: `reward` outlives the queue, and nothing else uses it meanwhile.
   explicit RewardQueue(Reward& reward);
   ~RewardQueue();
   RewardQueue(const RewardQueue&) = delete;
@@ -20,8 +20,8 @@ class RewardQueue {
 
   // Returns at once. Answers that wait are rewarded together.
   void add(RewardInput answer) { answers_.push(std::move(answer)); }
-  // Of all answers, in the order in which they were added. Throws what a reward threw. REQUIRES: once, and
-  // nothing is added behind it.
+  // The verdicts on all answers, in the order in which they were added. Throws what a reward threw. REQUIRES:
+  // called once, and nothing is added after it.
   std::vector<Verdict> finish();
 
  private:

@@ -10,7 +10,7 @@
 namespace sluice::rl {
 namespace {
 
-// What the answer says as a number; throws where it says none.
+// The response as a number; throws if it is empty.
 class Spoken final : public Reward {
  public:
   std::vector<Verdict> of(std::span<const RewardInput> answers) override {

@@ -72,7 +72,7 @@ class PythonRewardTest : public ::testing::Test {
     for (const std::string& response : responses) answers.push_back({"p", response, "r"});
     return make_reward(std::vector<std::string>{function(body)}, kOptions)->of(answers);
   }
-  // What is said of a response that the function fails with.
+  // The fault of a response with which the function fails.
   std::string fault(const std::string& body) { return verdicts(body, {"the response"}).front().fault; }
   std::string place(int line) const {
     return (folder_.path() / "rewards.py").string() + ":" + std::to_string(line);
@@ -200,7 +200,7 @@ TEST_F(PythonRewardTest, ChildrenOfAFunctionEndWithIt) {
   EXPECT_FALSE(is_there());
 }
 
-// Its own folder first, then PYTHONPATH, as where the function was written; none of Sluice's modules.
+// Modules come from the function's own folder, then from PYTHONPATH, as for its writer; never from Sluice.
 TEST_F(PythonRewardTest, FindsTheModulesThatItsWriterFinds) {
   std::ofstream(folder_.path() / "chat_template.py") << "worth = 3\n";
   std::filesystem::create_directory(folder_.path() / "packages");
