@@ -19,8 +19,8 @@ namespace {
 using strategy::Piece;
 using strategy::Sequence;
 
-// Calls visit(episode, tokens) for what a piece has of each: of their first tokens, which they share, only of
-// the first one's.
+// Calls visit(episode, tokens) for a piece's tokens of each episode. Tokens of a prefix that episodes share
+// count for the first of them alone.
 template <typename Visit>
 void for_each_episode(const Sequence& sequence, const Piece& scheduled, const Visit& visit) {
   strategy::for_each_part(sequence, scheduled, [&](int branch, base::Interval tokens) {
@@ -28,7 +28,7 @@ void for_each_episode(const Sequence& sequence, const Piece& scheduled, const Vi
   });
 }
 
-// Calls visit(token) for the places in a response of these tokens' targets.
+// Calls visit(token) for these tokens' targets, by their places in the response.
 template <typename Visit>
 void for_each_target(const rl::Episode& episode, base::Interval tokens, const Visit& visit) {
   const int64_t first = std::max<int64_t>(tokens.begin + 1, episode.prompt_tokens);
@@ -36,10 +36,10 @@ void for_each_target(const rl::Episode& episode, base::Interval tokens, const Vi
   for (int64_t target = first; target < end; ++target) visit(target - episode.prompt_tokens);
 }
 
-// What travels of a row.
+// The log-probability of a row, as ranks send it.
 struct RowLogProbability {
   int64_t episode = 0;
-  int64_t token = 0;  // of its response
+  int64_t token = 0;  // place in its response
   double value = 0;
 };
 

@@ -10,14 +10,14 @@
 
 namespace sluice::learn {
 
-// Of a mini-batch, of whose episodes a sequence has that of its document's number, or of its branches those
-// from there on. Borrows it.
+// The tokens of a mini-batch. A sequence has the episode of its document's number; if it has branches, they
+// have the episodes from there on. REQUIRES: the mini-batch outlives this.
 class EpisodeTokens final : public run::TokenSource {
  public:
   explicit EpisodeTokens(const rl::MiniBatch& episodes) : episodes_(episodes) {}
   void add_tokens(const strategy::Sequence& sequence, const strategy::Piece& scheduled,
                   runtime::LanePartTokens& rows) const override;
-  // With what layers::policy_loss takes of a row.
+  // Adds the figures of a row that layers::policy_loss takes, too.
   void add_targets(const strategy::Sequence& sequence, const strategy::Piece& scheduled,
                    runtime::LanePartTokens& rows) const override;
 
@@ -27,12 +27,12 @@ class EpisodeTokens final : public run::TokenSource {
   const rl::MiniBatch& episodes_;
 };
 
-// Planned, with tokens. Collective where planning's mistakes are told.
+// A planned step with its tokens. Call it inside Control::together(), which shares errors of planning.
 run::PreparedStep prepare_episodes(run::RunContext& run, const rl::MiniBatch& episodes, int64_t step,
                                    graph::Purpose purpose);
 
 // Collective: the model's log-probabilities of each response's tokens, the same on every rank, under the plan
-// that an evaluation of the mini-batch gets. `step` names it, for people.
+// that an evaluation of the mini-batch gets. `step` names the evaluation for people.
 std::vector<std::vector<double>> log_probabilities(run::RunContext& run, const rl::MiniBatch& episodes,
                                                    int64_t step);
 

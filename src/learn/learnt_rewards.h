@@ -1,4 +1,4 @@
-// Rewards that were learnt: the score that a reward model gives a prompt with its response.
+// Learnt rewards: the score that a reward model gives a prompt with its response.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ namespace sluice::learn {
 
 class LearntRewards {
  public:
-  // Collective, as Trunk: of each "model:FOLDER" in rl.reward. The run outlives it.
+  // Collective, as Trunk: loads each "model:FOLDER" in rl.reward. REQUIRES: the run outlives this.
   explicit LearntRewards(run::RunContext& run);
 
-  // Collective: adds the scores of all models to responses that all ranks have, by prompt. A score that is no
-  // finite number is a reward that failed: with rl.on_bad_reward = "stop" a RunError on every rank.
+  // Collective: adds the scores of all models to responses that all ranks have, by prompt. A score that is
+  // not finite is a failed reward; with rl.on_bad_reward = "stop" it is a RunError on every rank.
   void add_to(std::span<const rl::Prompt> prompts, std::vector<std::vector<Response>>& responses);
 
-  // All models' forwards over those, as one act.
+  // The forwards of all models in the last add_to(), as one act.
   const report::ActRecord& newest() const { return newest_; }
 
  private:
@@ -31,7 +31,7 @@ class LearntRewards {
 
   run::RunContext& run_;
   std::vector<std::unique_ptr<run::Trunk>> models_;
-  int64_t rewarded_ = 0;  // times that responses were, for people
+  int64_t rewarded_ = 0;  // calls of add_to() so far, for people
   report::ActRecord newest_;
 };
 

@@ -15,7 +15,7 @@ namespace {
 
 using base::text;
 
-// None where the document has no prompt and answer, or is longer than the context.
+// None if the document has no prompt and answer, or is longer than the context.
 std::optional<rl::Episode> episode_of(const corpus::Blend& blend, int64_t document, int64_t context) {
   if (blend.length(document) > context) return std::nullopt;
   const std::optional<rl::Prompt> prompt = rl::prompt_of(blend, document);
@@ -44,7 +44,7 @@ Preferences::Preferences(run::RunContext& run)
     rejected_.emplace(data_.rejected->sources(), data_.sampling);
 }
 
-// As far on in its order as answers have been drawn. REQUIRES: one was.
+// For kto: the document at the place that counts the answers drawn so far. REQUIRES: one was drawn.
 int64_t Preferences::rejected_document(int64_t chosen) {
   if (!rejected_) return chosen;
   const corpus::SamplerState state = chosen_.state();

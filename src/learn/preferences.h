@@ -1,4 +1,4 @@
-// Steps on answers of which some are better than others (rl/preference.h).
+// Training steps on better and worse answers (rl/preference.h).
 #pragma once
 
 #include <memory>
@@ -12,16 +12,16 @@
 
 namespace sluice::learn {
 
-// The gradient of such a loss is that of −Σ log p, by tokens, times a figure of the answer, so a forward pass
-// before the step tells all that the head needs. Better answers are data.train's; worse ones are of the same
-// documents of rl.rejected (dpo), or whichever are next there in an order of their own, a new one each epoch
-// (kto).
+// The gradient of a preference loss is that of −Σ log p over tokens, times a figure of the answer. A forward
+// pass before the step thus gives all that the head needs. Better answers are data.train's. Worse ones are
+// those of the same documents of rl.rejected (dpo), or the next ones there in an order of their own, a new
+// one each epoch (kto).
 class Preferences final : public run::StepSource {
  public:
-  // The run is open and outlives it.
+  // REQUIRES: the run is open and outlives this.
   explicit Preferences(run::RunContext& run);
 
-  // Collective, by the thread that runs steps.
+  // Collective; called by the thread that runs steps.
   std::unique_ptr<run::PreparedStep> next() override;
 
  private:
@@ -34,7 +34,7 @@ class Preferences final : public run::StepSource {
   const config::RlConfig& config_;
   const session::DataPhase& data_;
   corpus::Sampler chosen_;
-  std::optional<rl::RejectedOrder> rejected_;  // of kto
+  std::optional<rl::RejectedOrder> rejected_;  // for kto alone
   int64_t step_;
 };
 

@@ -6,9 +6,9 @@
 
 namespace sluice::learn {
 
-// A response, and what it is worth.
+// A response and its reward.
 struct Response {
-  std::vector<int32_t> tokens;  // its end token too, where it ended
+  std::vector<int32_t> tokens;  // with its end token, if it ended
   std::vector<double> log_probabilities;
   bool finish_reason = false;
   double reward = 0;

@@ -33,7 +33,7 @@ std::unique_ptr<corpus::Tokenizer> tokenizer_of(const config::RunConfig& config,
                               ", by which responses are read: build the corpus with sluice corpus build"));
 }
 
-// The k-th of each pipeline's share, pipeline by pipeline.
+// Whether the prompt is in the pipeline's share: prompts go to the pipelines in turn.
 bool is_of(size_t index, int pipeline, size_t pipelines) {
   return static_cast<int>(index % pipelines) == pipeline;
 }
@@ -83,7 +83,7 @@ RolloutGenerator::RolloutGenerator(run::RunContext& run) : run_(run) {
     tokenizer_ = tokenizer_of(run.config(), run.options());
     corpus::PythonTools tools = run.options().tools;
     tools.option = "rl.python";
-    tools.usual.insert(tools.usual.begin(), "python3");  // as where the function was written
+    tools.usual.insert(tools.usual.begin(), "python3");  // the interpreter that the function's writer uses
     if (!rl.python.empty()) tools.interpreter = rl.python;
     const bool stops = rl.on_bad_reward == config::OnBadReward::kStop;
     if (rl.rolls_out())
@@ -133,7 +133,7 @@ std::vector<std::vector<Response>> RolloutGenerator::generate_own(
   const int64_t begin = base::now_ns();
 
   const int64_t context = config.data.context_length;
-  int64_t longest = 0;  // text that there may be
+  int64_t longest = 0;  // tokens that a sequence may come to
   for (const std::vector<int32_t>& prompt : prompts)
     longest = std::max(longest, std::min(context, std::ssize(prompt) + most_tokens));
   const int64_t pages_a_text = longest / inference::kKvBlockTokens + 1;
@@ -165,7 +165,7 @@ std::vector<std::vector<Response>> RolloutGenerator::generate_own(
         generator.add({prompt, std::min<int64_t>(most_tokens, context - std::ssize(prompt)), samples}, way);
   }
   std::vector<std::vector<Response>> responses(prompts.size());
-  std::vector<std::pair<size_t, int>> open;  // prompts and samples, on the rank that tells
+  std::vector<std::pair<size_t, int>> open;  // prompts and samples, on the pipeline's first rank
   for (size_t i = 0; i < prompts.size(); ++i) {
     const bool tells = place.stage == 0 && place.lane == 0 && place.t == 0;
     if (!tells || first_texts[i] < 0) continue;
@@ -188,7 +188,7 @@ std::vector<std::vector<Response>> RolloutGenerator::generate_own(
   return responses;
 }
 
-// Everybody's to everybody.
+// Gives all pipelines' responses to every rank.
 void RolloutGenerator::share(std::vector<std::vector<Response>>& responses) {
   Json own = Json::array();
   for (const std::vector<Response>& of_prompt : responses) own.push_back(to_json(of_prompt));
@@ -293,7 +293,7 @@ std::vector<std::vector<Response>> RolloutGenerator::generate_and_score(std::spa
     times_.learnt_rewards = learnt_rewards_->newest();
   }
   times_.reward_ns += base::now_ns();
-  // Evaluations answer other questions, once each, greedily: they say nothing of the next rollout's lengths.
+  // Evaluations answer other questions, once each, greedily: their lengths do not predict the next rollout's.
   if (sampling_params == SamplingMode::kSampled) remember_lengths(responses);
   return responses;
 }

@@ -1,5 +1,5 @@
-// What the model of a run says: pipelines hold it for a while (run/rollout_strategy.h), and each
-// says some of the texts.
+// Generation with the model of a run: pipelines hold it for a while (run/rollout_strategy.h), and each
+// generates some of the sequences.
 #pragma once
 
 #include <cstdint>
@@ -27,36 +27,36 @@ struct RolloutTimes {
   int64_t reward_ns = 0;      // likewise, that rewards took longer
   int64_t tokens = 0;         // of all responses
   std::optional<report::ActRecord> learnt_rewards = std::nullopt;
-  std::optional<int64_t> predicted_ns;  // of pulling and speaking; none: not known
+  std::optional<int64_t> predicted_ns;  // for pulling and generating; none: not known
 };
 
-// Adds a rollout, or a draw of one, to what a step's record tells of its own.
+// Adds the figures of a rollout, or of one of its draws, to a step's record.
 void tell_rollout(const RolloutTimes& times, const std::string& strategy, report::StepRecord& record);
 
 class RolloutGenerator {
  public:
-  // Collective. The run is open; it outlives this. InputError when no tokenizer lies beside the corpora, or,
-  // in a run with rollouts, a reward cannot be made.
+  // Collective. REQUIRES: the run is open and outlives this. InputError if no tokenizer lies beside the
+  // corpora, or if a reward of a run with rollouts cannot be made.
   explicit RolloutGenerator(run::RunContext& run);
 
   enum class SamplingMode : uint8_t { kSampled, kGreedy };
-  // Collective: `samples` responses of so many tokens at most behind each prompt, the same on every rank,
-  // without rewards. `numbers` tell the draws of prompts apart, whichever rank makes them.
+  // Collective: `samples` responses of at most `most_tokens` tokens to each prompt, the same on every rank,
+  // without rewards. `numbers` make the prompts' random draws differ, whichever rank draws.
   std::vector<std::vector<Response>> generate(std::span<const std::vector<int32_t>> prompts,
                                               std::span<const uint64_t> numbers, int samples,
                                               int64_t most_tokens, SamplingMode sampling_params);
-  // Collective: one sampled response of rl.max_completion_length tokens at most to each prompt, under the
+  // Collective: one sampled response of at most rl.max_completion_length tokens to each prompt, under the
   // rollout strategy that suits the prompts.
   std::vector<Response> respond(std::span<const std::vector<int32_t>> prompts,
                                 std::span<const uint64_t> numbers);
-  // Collective: the same to each question, rewarded while others are said. Where a reward fails, that is
-  // said, and with rl.on_bad_reward = "stop" it is a RunError on every rank. REQUIRES: a run with rollouts.
+  // Collective: `samples` responses to each question, rewarded while others are generated. Failed rewards are
+  // logged; with rl.on_bad_reward = "stop" they are a RunError on every rank. REQUIRES: a run with rollouts.
   std::vector<std::vector<Response>> generate_and_score(std::span<const rl::Prompt> questions,
                                                         std::span<const uint64_t> numbers, int samples,
                                                         SamplingMode sampling_params);
 
   const corpus::Tokenizer& tokenizer() const { return *tokenizer_; }
-  // Behind other tokens, without what ended it.
+  // The text of `tokens` as it continues `before`, without end tokens.
   std::string text_of(std::span<const int32_t> tokens, std::span<const int32_t> before = {}) const;
   const RolloutTimes& times() const { return times_; }  // of the last rollout
   // How many tokens the responses of the last sampled rollout had, by question; by them the next one's
@@ -67,7 +67,7 @@ class RolloutGenerator {
   }
 
  private:
-  // Called with each response when it has ended, by the rank that tells, and the prompt's number.
+  // Called on a pipeline's first rank for each response that has ended; `prompt`: the prompt's index.
   using Ended = std::function<void(size_t prompt, int sample, const Response& response)>;
   // Of its pipeline's share of the prompts; of others none, and on all but the pipeline's first rank none.
   std::vector<std::vector<Response>> generate_own(std::span<const std::vector<int32_t>> prompts,
@@ -77,7 +77,7 @@ class RolloutGenerator {
   // The layout of a rollout to such prompts; keeps what it is predicted to take.
   void choose_layout(std::span<const std::vector<int32_t>> prompts);
   void remember_lengths(const std::vector<std::vector<Response>>& responses);
-  // Says what rewards failed, of so many.
+  // Logs how many rewards failed, of how many, and why the first did.
   void tell_faults(std::span<const rl::Verdict> verdicts) const;
   void share(std::vector<std::vector<Response>>& responses);
   bool is_end(int64_t token) const;

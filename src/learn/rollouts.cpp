@@ -26,7 +26,7 @@ std::vector<double> rewards_of(const std::vector<Response>& responses) {
   return rewards;
 }
 
-// That are answered at once.
+// The number of prompts in a draw, which are answered together.
 int64_t prompts_of_draw(const config::RlConfig& config, const rl::Objective& objective) {
   return objective.dynamic_sampling ? config.gen_batch_size.value_or(config.prompts_per_step)
                                     : config.prompts_per_step;
@@ -93,7 +93,7 @@ std::vector<Rollouts::Group> Rollouts::draw() {
     const corpus::Sample sample = prompts_.next().samples.front();
     std::optional<rl::Prompt> question = rl::prompt_of(blend_, sample.document);
     if (!question || std::ssize(question->tokens) >= run_.config().data.context_length) continue;
-    // How many documents were passed tells their draws apart, in every epoch.
+    // The number of documents that were passed makes prompts' random draws differ, in every epoch.
     const corpus::SamplerState state = prompts_.state();
     numbers.push_back(std::accumulate(
         state.cursors.begin(), state.cursors.end(), uint64_t{0},
@@ -135,7 +135,7 @@ void Rollouts::keep(std::vector<Group>& drawn, std::vector<Group>& kept) {
 }
 
 void Rollouts::describe(const std::vector<Group>& groups) {
-  // A model's score has no value that is right.
+  // Only reward functions have a right value; a model's score has none.
   const size_t checked = config::reward_functions(config_.reward).size();
   std::vector<double> rewards, right, learnt, entropies;
   std::vector<int64_t> lengths;
@@ -162,7 +162,7 @@ void Rollouts::describe(const std::vector<Group>& groups) {
   if (run_.rank() == 0 && every > 0 && step_ % every == 0) told_.completions = examples_of(groups);
 }
 
-// Of the first prompts, the best and the worst response.
+// The best and the worst response to each of the first prompts.
 std::vector<report::Completion> Rollouts::examples_of(const std::vector<Group>& groups) const {
   constexpr size_t kPrompts = 2;
   std::vector<report::Completion> examples;
@@ -243,7 +243,7 @@ std::vector<rl::Episode> Rollouts::episodes_of(const Group& group) const {
   return episodes;
 }
 
-// Cuts the mini-batches, and finds out what else their losses take.
+// Cuts the rollout into mini-batches, and computes the other figures that their losses take.
 void Rollouts::shape(std::vector<Group>& groups) {
   const int64_t updates = std::min<int64_t>(config_.updates_per_rollout, std::ssize(groups));
   for (int64_t update = 0; update < updates; ++update) {
@@ -259,7 +259,7 @@ void Rollouts::shape(std::vector<Group>& groups) {
         rl::token_weights(tokens, objective_.loss_agg_mode, config_.max_completion_length);
     for (size_t i = 0; i < batch.size(); ++i) batch[i].weight = weights[i];
   }
-  // The first update's log-probabilities before it are its own; tokens' rewards take them all the same.
+  // The first update needs no old log-probabilities: they are its own. Rewards of tokens take them anyway.
   for (size_t update = objective_.reward_kl > 0 ? 0 : 1; update < batches_.size(); ++update) {
     std::vector<std::vector<double>> old = log_probabilities(run_, batches_[update], step_);
     for (size_t i = 0; i < old.size(); ++i) batches_[update][i].old_log_probs = std::move(old[i]);

@@ -1,6 +1,6 @@
-// Steps on what the model says itself: prompts are drawn, answered and rewarded, and the responses trained on
-// in a few updates (HybridFlow's loop of generation, preparation and training, Sheng et al., 2025, on one
-// engine).
+// Training steps on the model's own responses: prompts are drawn, answered and rewarded, and the responses
+// are trained on in a few updates. The loop of generation, preparation and training is HybridFlow's (Sheng et
+// al., 2025), on one engine.
 #pragma once
 
 #include <deque>
@@ -17,15 +17,15 @@
 
 namespace sluice::learn {
 
-// Whatever layout rollout and updates have, all ranks draw, say, reward and shape alike: what is trained on
-// is a function of seed, parameters and step.
+// All ranks draw, generate, reward and prepare alike, whatever the layouts of rollout and updates. The
+// training data is therefore a function of seed, parameters and step.
 class Rollouts final : public run::StepSource {
  public:
-  // The run is open; both outlive it.
-  // `critic`: of ppo; else null.
+  // REQUIRES: the run is open; run and generator outlive this.
+  // `critic`: for ppo; else null.
   Rollouts(run::RunContext& run, RolloutGenerator& generator, run::Critic* critic);
 
-  // Collective, by the thread that runs steps: a rollout uses the engine.
+  // Collective; called by the thread that runs steps, because a rollout uses the engine.
   std::unique_ptr<run::PreparedStep> next() override;
 
  private:
@@ -35,7 +35,7 @@ class Rollouts final : public run::StepSource {
   };
   void roll_out();
   std::vector<Group> draw();
-  // Counts the responses whose reward failed, and leaves them out where that is what becomes of them.
+  // Counts the responses whose reward failed, and drops them if rl.on_bad_reward says so.
   void settle(std::vector<Group>& groups);
   void keep(std::vector<Group>& drawn, std::vector<Group>& kept);
   void shape(std::vector<Group>& groups);
@@ -51,8 +51,8 @@ class Rollouts final : public run::StepSource {
   const rl::Objective objective_;
   const corpus::Blend& blend_;
   corpus::Sampler prompts_;
-  std::deque<rl::MiniBatch> batches_;  // of the rollout, not trained on yet
-  report::StepRecord told_;            // of the rollout, by its first step
+  std::deque<rl::MiniBatch> batches_;  // from the rollout, not trained on yet
+  report::StepRecord told_;            // the rollout's figures, reported by its first step
   int64_t step_;                       // the next one's number
 };
 

@@ -1,4 +1,4 @@
-// What the model says while it is being trained, for people to read in the log.
+// Continuations that the model generates during training, for people to read in the log.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@ namespace sluice::learn {
 
 class Samples {
  public:
-  // The run is open; both outlive it.
+  // REQUIRES: the run is open; run and generator outlive this.
   Samples(run::RunContext& run, RolloutGenerator& generator);
 
   bool due(int64_t steps_done, bool last) const;
-  // Collective: the likeliest continuations.
+  // Collective: logs the likeliest continuations.
   void log(int64_t after_step);
 
  private:

@@ -50,11 +50,11 @@ rl::MiniBatch StudentResponses::answered(const corpus::Batch& batch) {
   std::vector<uint64_t> numbers;
   run_.control().together("reading prompts", [&] {
     for (size_t i = 0; i < batch.samples.size(); ++i) {
-      if (batch.samples[i].begin_token > 0) continue;  // its conversation was answered where that begins
+      if (batch.samples[i].begin_token > 0) continue;  // the sample that begins its conversation answers it
       std::optional<rl::Prompt> prompt = rl::prompt_of(blend, batch.samples[i].document);
       if (!prompt || std::ssize(prompt->tokens) >= run_.config().data.context_length) continue;
       prompts.push_back(std::move(prompt->tokens));
-      // No other response of the run is drawn by this number.
+      // The number is unique in the run, so that no other response has the same random draws.
       numbers.push_back(static_cast<uint64_t>(batch.step) * corpus::BatchSource::kMostSequences + i);
     }
   });

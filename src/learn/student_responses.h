@@ -21,10 +21,10 @@ bool is_on_policy(int64_t step, double lmbda);
 // run repeats them.
 class StudentResponses final : public run::StepSource {
  public:
-  // The run is open; both outlive it.
+  // REQUIRES: the run is open; run and generator outlive this.
   StudentResponses(run::RunContext& run, RolloutGenerator& generator);
 
-  // Collective, by the thread that runs steps: responses are sampled by the engine.
+  // Collective; called by the thread that runs steps, because the engine samples responses.
   std::unique_ptr<run::PreparedStep> next() override;
 
  private:
@@ -37,7 +37,7 @@ class StudentResponses final : public run::StepSource {
   run::RunContext& run_;
   RolloutGenerator& generator_;
   session::PhasedSampler batches_;
-  report::StepRecord told_;  // of the newest step's responses
+  report::StepRecord told_;  // figures of the newest step's responses
 };
 
 }  // namespace sluice::learn

@@ -11,8 +11,8 @@
 
 namespace sluice::learn {
 
-// Collective: of all mini-batches of a rollout; gives the critic's evaluations of them as one act. REQUIRES: with
-// a divergence in rewards old and reference log-probabilities are known.
+// Collective: sets the advantages of all mini-batches of a rollout; returns the critic's evaluations as one
+// act. REQUIRES: old and reference log-probabilities are known if rewards take a divergence.
 report::ActRecord find_token_advantages(run::Critic& critic, const config::RlConfig& config,
                                         const rl::Objective& objective, int64_t step,
                                         std::deque<rl::MiniBatch>& batches);
