@@ -1,4 +1,4 @@
-// What each model of a step took, in a run with several.
+// The time and memory of each model of a step, in a run with several models.
 #include <algorithm>
 #include <string>
 #include <vector>

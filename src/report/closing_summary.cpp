@@ -45,7 +45,7 @@ double mean_loss(Steps steps) {
   return sum / static_cast<double>(steps.size());
 }
 
-// How the loss of the first steps became that of the last; no step is among both.
+// The mean loss of the first steps and of the last; no step is among both.
 std::string loss_text(Steps steps) {
   const size_t window = std::min<size_t>(10, steps.size() / 2);
   if (window == 0) return text(decimal(mean_loss(steps), 4), " (of the one step)");
@@ -56,7 +56,7 @@ std::string loss_text(Steps steps) {
   return text(decimal(first, 4), " (first", which, ") -> ", decimal(last, 4), " (last", which, ")", change);
 }
 
-// Of rollouts; empty where there are none.
+// The rewards of rollouts; empty without rollouts.
 std::string reward_text(Steps steps) {
   std::vector<double> rewards;
   for (const StepRecord& step : steps) {
@@ -74,7 +74,7 @@ std::string reward_text(Steps steps) {
               mean(rewards.size() - window), " (last ", window, ")");
 }
 
-// A line of blocks whose heights are the means of as many parts of the run; empty of fewer than 8 values.
+// A line of blocks whose heights are the means of equal parts of the run; empty for fewer than 8 values.
 std::string curve_text(Steps steps, std::optional<double> StepRecord::*figure) {
   constexpr const char* kBlocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   constexpr size_t kLeast = 8, kMost = 48;
@@ -125,11 +125,11 @@ std::string closing_summary(const RunData& run) {
   };
   add("steps", text(steps.front().step + 1, " to ", steps.back().step + 1));
   const std::string reward = reward_text(steps);
-  if (reward.empty()) {  // a policy's loss says nothing of what it has learnt
+  if (reward.empty()) {  // a policy's loss does not show what it has learnt
     add("loss", loss_text(steps));
     add("loss curve", curve_text(steps, &StepRecord::loss));
   }
-  std::map<std::string, Evaluation> last;  // of each set
+  std::map<std::string, Evaluation> last;  // each set's
   for (const Evaluation& evaluation : run.evaluations) last[evaluation.set] = evaluation;
   for (const auto& [set, evaluation] : last) {
     add("validation loss",

@@ -1,4 +1,4 @@
-// What the terminal shows when a training run ends.
+// The terminal's text when a training run ends.
 #pragma once
 
 #include <string>

@@ -19,7 +19,7 @@ namespace {
 
 fs::path file_in(const fs::path& directory) { return directory / "completions.jsonl"; }
 
-// At most so many bytes, cut between characters.
+// At most the first `most` bytes, cut between characters.
 std::string beginning(const std::string& words, size_t most) {
   if (words.size() <= most) return words;
   size_t end = most;

@@ -24,8 +24,8 @@ struct Completion {
 
 base::Json to_json(const Completion& completion);
 
-// The lines of directory/completions.jsonl, in their order; empty where there is no such file. A last line
-// that is cut off is left out. InputError naming file, line and key where one is damaged.
+// The lines of directory/completions.jsonl, in their order; empty if there is no such file. A last line that
+// is cut off is left out. InputError naming file, line and key if a line is damaged.
 std::vector<Completion> read_completions(const std::filesystem::path& directory);
 
 // Appends lines to directory/completions.jsonl. A resumed run drops those of steps that it is about to

@@ -15,7 +15,7 @@ using schedule::TimedMicroBatch;
 using strategy::PipelinePlan;
 using strategy::StepPlan;
 
-// Forward through all stages, the input's gradient back as far as any goes, and that stage's weight gradient.
+// Forward through all stages, input gradients back to the first stage with a backward, its weight gradient.
 int64_t path_ns(const TimedMicroBatch& micro_batch) {
   const auto first = static_cast<size_t>(micro_batch.first_backward_stage);
   int64_t path_ns = first < micro_batch.forward_ns.size() ? micro_batch.backward_weight_ns[first] : 0;
@@ -62,7 +62,7 @@ void count_content(const PipelinePlan& pipeline, ExplainedPipeline& explained) {
   }
 }
 
-// The path of the pipeline's longest sequence in its micro-batch, the first that has one of so many tokens.
+// The path of the pipeline's first micro-batch that holds a sequence of `longest_tokens`.
 int64_t longest_path_ns(const PipelinePlan& pipeline, const cost::CostModel& cost, int64_t longest_tokens) {
   for (const strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches) {
     bool holds = false;
@@ -94,8 +94,8 @@ ExplainedPipeline explain_pipeline(const PipelinePlan& pipeline, const plan::Pla
   return explained;
 }
 
-// The planner's policies up to the one under which some candidate holds the sequence: the planner takes no
-// other.
+// The planner's policies up to the first under which some candidate holds the sequence: the planner takes
+// none of the others.
 std::vector<strategy::MemoryPolicy> policies_for(int64_t longest_tokens, const plan::Planner& planner) {
   std::vector<strategy::MemoryPolicy> policies;
   for (const strategy::MemoryPolicy& policy : planner.options().policies) {
@@ -107,7 +107,7 @@ std::vector<strategy::MemoryPolicy> policies_for(int64_t longest_tokens, const p
   return policies;
 }
 
-// As a step takes under the candidate alone: the schedule with what the planner counts beside it.
+// The step's time under the candidate alone: the schedule with all that the planner counts beside it.
 ExplainedCandidate explain_candidate(const strategy::Strategy& candidate, const StepPlan& plan,
                                      int64_t longest_tokens, plan::PlannerOptions options,
                                      const cost::CostModel& cost) {

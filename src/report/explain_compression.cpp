@@ -53,7 +53,7 @@ std::vector<ExplainedCompression> explain_compression(const strategy::StepPlan& 
     cost::CostModel::Options options = cost.options();
     options.codecs = codecs;
     options.whole_pulls = options.whole_pulls || planner.options().candidates.size() > 1;
-    // What travels takes memory, too.
+    // Codecs need memory, too, so the step is planned anew.
     const plan::Planner changed(planner.options(), cost.with(std::move(options)));
     const base::Feasible<strategy::StepPlan> own = changed.try_plan(plan.step, plan.sequences);
     if (!own) continue;

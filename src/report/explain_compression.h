@@ -1,4 +1,4 @@
-// What fewer bits between ranks would be worth to a step.
+// The worth of fewer bits between ranks to a step.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 namespace sluice::report {
 
 struct ExplainedCompression {
-  std::string setting;  // of [link], as it would be written; "": as it is
+  std::string setting;  // a setting of [link] as one writes it; "": the step as it is
   int64_t step_ns = 0;  // by the clock
 };
 
-// The step as it is, then planned with each setting that it does not have and that changes what it takes,
-// shortest first. Empty where it has a single rank. REQUIRES: a plan that `planner` made.
+// The step as it is, then planned with each other setting that changes its time, shortest first. Empty for a
+// plan of a single rank. REQUIRES: a plan that `planner` made.
 std::vector<ExplainedCompression> explain_compression(const strategy::StepPlan& plan,
                                                       const plan::Planner& planner);
 std::string compression_text(const std::vector<ExplainedCompression>& wire);

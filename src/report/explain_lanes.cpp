@@ -17,7 +17,7 @@ using strategy::PipelinePlan;
 
 namespace {
 
-// Of one lane on the stage that is busy longest.
+// Times of one lane on the stage that is busy longest.
 struct Taken {
   int64_t busy_ns = 0;
   int64_t exposed_ns = 0;

@@ -1,4 +1,4 @@
-// Why micro-batches of several lanes have as many as they have, and exchange as they do.
+// The reasons for the number of lanes and for the exchange of micro-batches on several lanes.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,18 @@
 
 namespace sluice::report {
 
-// A micro-batch of several lanes. Times are of one lane on the stage that it keeps busy longest; none: no
-// such exchange or number of lanes can be had there.
+// A micro-batch of several lanes. Times are of one lane on the stage that it keeps busy longest; none: such
+// an exchange or number of lanes is not possible there.
 struct ExplainedCut {
   int64_t longest_tokens = 0;
   int64_t sequences = 0;
   int lanes = 1;
   std::string exchange;  // "nested 4": in head groups of four lanes
-  int64_t busy_ns = 0;   // its cells, with what the exchange exposes of them
-  // The same on one lane fewer and one more, with the exchange that is cheapest there.
+  int64_t busy_ns = 0;   // its cells, with the exchange's exposed time
+  // The same with one lane fewer and one more, under the exchange that is cheapest there.
   std::optional<int64_t> fewer_ns;
   std::optional<int64_t> more_ns;
-  // What each exchange exposes; nested in the best groups.
+  // Exposed time of each exchange; nested with the best groups.
   std::optional<int64_t> ring_ns;
   std::optional<int64_t> heads_ns;
   std::optional<int64_t> nested_ns;

@@ -49,8 +49,8 @@ Explanation example() {
   return explanation;
 }
 
-// What --explain prints: the batch; the choice and its rival; all candidates; the pipeline that ends last and
-// what keeps it busy; the bound and what proves it.
+// The output of --explain: the batch; the choice and its rival; all candidates; the pipeline that ends last
+// and what keeps it busy; the bound and its proof.
 constexpr const char* kExpected =
     R"(Step 7 has 812 sequences of 199,604 tokens in all; the longest has 32,768, half of them at most 98.
 

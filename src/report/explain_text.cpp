@@ -14,7 +14,7 @@ double ratio(int64_t part, int64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-// How much longer than `ns` it takes.
+// How much longer than `ns` `longer_ns` is.
 std::string excess(int64_t longer_ns, int64_t ns) { return human_percent(ratio(longer_ns - ns, ns)); }
 
 std::string sequences_text(int64_t sequences, int64_t tokens) {
@@ -35,7 +35,7 @@ std::string batch_text(const Explanation& explanation) {
               ".\n");
 }
 
-// The fastest candidate other than the chosen one, where there is one that holds the batch.
+// The fastest candidate other than the chosen one; null if no other holds the batch.
 const ExplainedCandidate* next_best(const Explanation& explanation) {
   for (const ExplainedCandidate& candidate : explanation.candidates) {
     if (candidate.strategy != explanation.strategy && candidate.estimated_ns) return &candidate;
@@ -93,7 +93,7 @@ std::string ranks_text(const ExplainedPipeline& pipeline) {
   return text("ranks ", pipeline.first_rank, "-", pipeline.last_rank);
 }
 
-// What makes the pipeline that ends last take so long.
+// The reason why the pipeline that ends last takes so long.
 std::string cause_text(const ExplainedPipeline& last) {
   const double busy = ratio(last.busy_ns, last.end_ns);
   const double path = ratio(last.longest_path_ns, last.end_ns);

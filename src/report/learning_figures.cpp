@@ -1,4 +1,4 @@
-// What a run that learns from rewards or preferences got better at, and where its time went.
+// The progress of a run that learns from rewards or preferences, and the shares of its time.
 #include <algorithm>
 #include <map>
 
@@ -15,7 +15,7 @@ using base::text;
 
 namespace {
 
-// Of a rollout by its first step, or of a step on pairs.
+// The figure of each rollout, at its first step, or of each step on pairs.
 template <typename T>
 Series series_of(const SystemRun& run, std::optional<T> StepRecord::*member, const char* title,
                  const char* style) {
@@ -72,7 +72,7 @@ void draw_times(Markup& out, const SystemRun& run) {
   draw_table(out, table);
 }
 
-// Of the newest rollouts.
+// Shows completions of the newest rollouts.
 void draw_completions(Markup& out, const std::vector<Completion>& completions) {
   constexpr size_t kShown = 12;
   if (completions.empty()) return;

@@ -1,4 +1,4 @@
-// What lines of metrics may hold: counts, bytes and nanoseconds whose sums over a run stay inside 64 bits.
+// Ranges of metrics: counts, bytes and nanoseconds whose sums over a run stay inside 64 bits.
 #pragma once
 
 #include <cstdint>

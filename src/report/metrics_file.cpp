@@ -49,7 +49,7 @@ MetricsWriter::MetricsWriter(const Options& options)
   if (options.tensorboard) tensorboard_.emplace(options.directory, options.first_step);
 }
 
-// What of the end is no whole line of an earlier step goes, too: the run was killed while it wrote.
+// Drops the lines of steps from first_step on, and a line that was cut off when the run was killed.
 void MetricsWriter::drop_from(int64_t first_step) {
   missing_steps_ = first_step;
   if (!std::filesystem::exists(path_)) return;

@@ -1,4 +1,4 @@
-// The files in which a run says what each step was like (report/step_record.h), and each evaluation.
+// The files in which a run records each step (report/step_record.h) and each evaluation.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct EvaluationMetrics {
   std::string fallback;  // of the first batch that had one
 };
 
-// The figures of an evaluation that are there, with their keys.
+// The known figures of an evaluation, with their keys.
 std::vector<std::pair<std::string, double>> head_figures(const EvaluationMetrics& metrics);
 base::Json to_json(const EvaluationMetrics& metrics);
 
@@ -43,13 +43,13 @@ class MetricsWriter {
   };
   explicit MetricsWriter(const Options& options);
 
-  // Of what an earlier part of the run has left: how many of the steps right before first_step have no line,
-  // and whether there is one of an evaluation behind the last of them.
+  // State that an earlier part of the run has left: how many steps right before first_step have no line, and
+  // whether an evaluation follows the last of them.
   int64_t missing_steps() const { return missing_steps_; }
   bool was_evaluated() const { return was_evaluated_; }
   void write(const StepRecord& step);
   void write(const EvaluationMetrics& metrics);
-  // Whether somebody deleted the file since the last call: it was written anew, with all of its lines.
+  // Whether the file was deleted since the last call; it was then written anew, with all of its lines.
   bool take_restored() { return lines_->take_restored(); }
 
  private:

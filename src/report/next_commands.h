@@ -12,11 +12,11 @@ struct EndOfRun {
   std::filesystem::path directory;  // the run's
   int64_t steps_done = 0;
   int64_t steps = 0;                 // train.steps
-  std::optional<int64_t> best_step;  // steps that the best checkpoint was made after, where it is another
+  std::optional<int64_t> best_step;  // steps done at the best checkpoint, if it is another
   enum class Model : uint8_t { kWhole, kAdapters } model = Model::kWhole;
-  // What the model gives: text, embeddings, a text's numbers, or each token's, which no endpoint gives.
+  // The model's output: text, embeddings, a text's numbers, or each token's, which no endpoint gives.
   enum class Output : uint8_t { kText, kEmbeddings, kNumbers, kTokenNumbers } output = Output::kText;
-  int local_ranks = 0;  // that `sluice train --nproc` started; 0: another launcher, or one rank
+  int local_ranks = 0;  // started by `sluice train --nproc`; 0: by another launcher, or one rank
 };
 
 // Lines for people. Paths are quoted as a shell wants them.

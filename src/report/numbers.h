@@ -6,9 +6,9 @@
 
 namespace sluice::report {
 
-// `digits` behind the point.
+// With `digits` digits after the point.
 std::string decimal(double value, int digits);
-// `most` behind the point below 10, one less below 100, …
+// With `most` digits after the point below 10, one less below 100, …
 std::string significant(double value, int most);
 
 std::string shown_duration(int64_t ns);     // 3.10 s, 842 ms, 12.3 µs, 12 min 05 s
@@ -19,7 +19,7 @@ std::string shown_rate(double per_second);  // 12,345 tokens/s
 // "1 step", "2 steps", "1,000 steps".
 std::string counted(int64_t count, const std::string& noun);
 
-// A unit for a whole axis or column: of ns for durations.
+// A unit for a whole axis or column of durations, from nanoseconds.
 struct Unit {
   double scale = 1;
   std::string name;

@@ -33,7 +33,7 @@ void draw_head(Markup& out, const RunData& data) {
   out.raw(page_file("style"));
 }
 
-// Hatches, so that no share is told by its colour alone.
+// Hatches, so that colour alone distinguishes no share.
 void draw_patterns(Markup& out) {
   const auto svg =
       out.element("svg", {{"width", "0"}, {"height", "0"}, {"aria-hidden", "true"}, {"class", "patterns"}});

@@ -118,7 +118,7 @@ TEST(Page, ActsOfSeveralModelsHaveATable) {
   EXPECT_THAT(page, HasSubstr(base::human_duration(3'000'000)));
 }
 
-// What has no colour is drawn black, which dark pages hide.
+// Figures without a colour are drawn black, which dark pages hide.
 TEST(Page, EveryKindOfATimelineHasAColour) {
   RunData data = simulated();
   graph::TraceRecord gather = data.timelines.front().records.front();

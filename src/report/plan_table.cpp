@@ -16,7 +16,7 @@ namespace {
 
 using Rows = std::vector<std::vector<std::string>>;
 
-constexpr size_t kMostMicroBatches = 8;  // that a row names one by one
+constexpr size_t kMostMicroBatches = 8;  // a row names so many one by one
 
 // "0-3,8".
 std::string ranks_text(std::span<const int> ranks) {
@@ -54,7 +54,7 @@ std::string micro_batches_text(const strategy::PipelinePlan& plan,
   return base::join(sizes, ", ");
 }
 
-// A row for each lane; what the lanes have in common stands in the first.
+// A row for each lane; the first one also has what the lanes have in common.
 void add_pipeline(const strategy::PipelinePlan& plan, Rows& rows) {
   std::vector<std::string> common = {text("  ", readable(plan.pipeline.scheme)),
                                      ranks_text(plan.pipeline.ranks), human_count(plan.max_len_tokens)};

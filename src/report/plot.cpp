@@ -15,8 +15,8 @@ using base::text;
 
 namespace {
 
-constexpr double kHeight = 240;       // of the plot, in pixels
-constexpr double kLineHeight = 15;    // of a label
+constexpr double kHeight = 240;       // the plot's, in pixels
+constexpr double kLineHeight = 15;    // a label's
 constexpr size_t kMostPoints = 2000;  // a series is thinned to about as many
 
 struct Bounds {
@@ -120,7 +120,7 @@ void draw_names(Markup& out, const Chart& chart, const Axis& y) {
   }
 }
 
-// Names at the chart's end don't break into lines: the longest one says how much room they take.
+// Names at the chart's end don't break into lines: the longest one decides how much room they take.
 size_t longest_name(const Chart& chart) {
   size_t letters = 0;
   for (const Series& series : chart.series) letters = std::max(letters, series.title.size());

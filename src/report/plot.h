@@ -20,7 +20,7 @@ struct Axis {
 
 // From `low` to `high`, extended to round ticks, about `ticks` of them.
 Axis round_axis(double low, double high, int ticks);
-// With as many decimal places as tell the axis' ticks apart.
+// The tick with as many decimal places as tell the axis' ticks apart.
 std::string tick_text(const Axis& axis, double tick);
 
 struct Series {
@@ -32,10 +32,10 @@ struct Series {
 };
 
 struct Chart {
-  std::string label;  // for those who cannot see it
+  std::string label;  // for screen readers
   std::string x_title;
   std::string y_title;
-  std::string unit;  // of y
+  std::string unit;  // on the y axis
   bool from_zero = true;
   std::vector<Series> series;  // the first one is drawn on top
 };

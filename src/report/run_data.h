@@ -1,5 +1,5 @@
-// What a report is made from. A simulated run and a real one fill the same records, so one page shows both,
-// and prediction beside measurement. report/run_files reads it from a run's directory.
+// The data of a report. A simulated run and a real one fill the same records, so one page shows both, and
+// prediction beside measurement. report/run_files reads the data from a run's directory.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct SystemRun {
   std::string configuration;  // "DP2 TP4 PP2"; empty for strategies that change
   std::string infeasible;     // why it cannot run this; empty: it can
   std::vector<StepRecord> steps;
-  // Of a mean step where gathers between nodes take what was measured; 0: not known.
+  // The mean step's if all-gathers between nodes take their measured time; 0: not known.
   int64_t measured_passes_step_ns = 0;
 };
 
@@ -45,7 +45,7 @@ struct Timeline {
   int64_t step = 0;
   std::string system;     // SystemRun::name
   bool measured = false;  // else as the clock predicts it
-  std::string note;       // which ranks it shows; empty: all
+  std::string note;       // the ranks that it shows; empty: all
   std::vector<graph::TraceRecord> records;
   std::vector<graph::TraceCounter> counters;  // "memory"
   std::vector<int64_t> peak_bytes;            // by rank; empty: not known
@@ -55,16 +55,16 @@ struct RunData {
   std::string title;
   bool simulated = false;
   int ranks = 0;         // 0: not known
-  std::string hardware;  // what a rank is: "A800"; empty: not known
+  std::string hardware;  // a rank's device: "A800"; empty: not known
   // In the order in which they are shown: cluster, model, calibration and its source, corpus, …
   std::vector<std::pair<std::string, std::string>> facts;
-  corpus::LengthDistribution lengths;  // of the corpus's sequences
+  corpus::LengthDistribution lengths;  // the corpus' sequences
   std::vector<SystemRun> systems;      // Sluice first; a real run has one
   std::vector<Evaluation> evaluations;
   std::vector<Completion> completions;  // responses of rollouts, the earliest first
   std::vector<Timeline> timelines;
-  int64_t device_bytes = 0;        // of a rank; 0: not known
-  std::vector<std::string> notes;  // what could not be read, for readers of the page
+  int64_t device_bytes = 0;        // a rank's; 0: not known
+  std::vector<std::string> notes;  // data that could not be read, for readers of the page
 };
 
 }  // namespace sluice::report

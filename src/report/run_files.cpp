@@ -147,8 +147,8 @@ void read_simulation(const fs::path& path, RunData& data) {
         corpus::lengths_from_json({{"schema", "sluice.lengths/1"}, {"lengths", file["lengths"]}}, name);
 }
 
-// Facts of a training run, from sections of its configuration. Everything in it is optional: any of it may be
-// a later version's.
+// Facts of a training run, from sections of its configuration. Every key is optional, because a later version
+// may have written the file.
 class ConfigFacts {
  public:
   ConfigFacts(const Json& config, std::string name, RunData& data)
@@ -250,8 +250,8 @@ void read_training(const fs::path& directory, RunData& data) {
 struct TraceFile {
   fs::path path;
   int64_t step = 0;
-  std::string suffix;  // "predicted", or a system's name; empty: of Sluice, in a training run measured
-  size_t order = 0;    // of the suffix
+  std::string suffix;  // "predicted", or a system's name; empty: Sluice's, measured in a training run
+  size_t order = 0;    // the suffix's
 };
 
 // By step, then in the order of the systems, measured before predicted.
@@ -295,7 +295,7 @@ void require_summable(const graph::Trace& trace, int ranks, const std::string& n
                         " are too much to add up: write the timeline again"));
 }
 
-// Of a run whose ranks changed: where, and how many there were; the newest count is the run's.
+// For a run whose ranks changed: the steps at which they did, and their numbers; the newest is the run's.
 void add_epochs(RunData& data) {
   const std::vector<StepRecord>& steps = data.systems.front().steps;
   if (!steps.empty() && steps.back().ranks > 0 && steps.back().ranks <= graph::kMostTraceRanks)
@@ -312,7 +312,7 @@ void add_epochs(RunData& data) {
                         base::human_bytes(static_cast<double>(host_bytes)), " of host memory a rank"));
 }
 
-// ", epoch 2 of 3 ranks" of a step that is not the first epoch's.
+// ", membership 2 of 3 ranks" if the step is not in the first membership.
 std::string epoch_of(const SystemRun& run, int64_t step) {
   const auto found = std::ranges::find(run.steps, step, &StepRecord::step);
   if (found == run.steps.end() || found->restarts == 0) return "";

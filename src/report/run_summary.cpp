@@ -64,7 +64,7 @@ std::string compute_shares(const RunData& data, size_t best) {
               ".");
 }
 
-// The last of each validation set.
+// The last loss of each validation set.
 std::string held_out_losses(const RunData& data) {
   std::map<std::string, double> losses;
   for (const Evaluation& evaluation : data.evaluations) losses[evaluation.set] = evaluation.validation_loss;
@@ -131,7 +131,7 @@ SystemSummary summary_of(const SystemRun& run) {
   const auto count = static_cast<double>(run.steps.size());
   int64_t sum_ns = 0;
   int64_t tokens = 0;
-  double used = 0, known_ns = 0;  // MFU by time
+  double used = 0, known_ns = 0;  // MFU weighted by time
   summary.least_step_ns = run.steps.front().time_ns;
   for (const StepRecord& step : run.steps) {
     sum_ns += step.time_ns;

@@ -1,4 +1,4 @@
-// Which ranks compute slowly, over steps and ranks.
+// The ranks that compute slowly, over steps and ranks.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -17,9 +17,9 @@ using base::coordinate;
 using base::Markup;
 using base::text;
 
-constexpr size_t kMostBins = 96;   // of steps, across
+constexpr size_t kMostBins = 96;   // steps, across
 constexpr size_t kMostRanks = 64;  // down: the slowest ones
-constexpr double kDarkest = 1.5;   // this pace and more
+constexpr double kDarkest = 1.5;   // for this slowdown and more
 
 struct Slowdowns {
   std::vector<std::vector<double>> by_step;  // of the newest ranks that the run had
@@ -78,7 +78,7 @@ void draw_row(Markup& out, const Slowdowns& slowdowns, size_t rank) {
       double sum = 0;
       for (size_t step = begin; step < end; ++step) sum += slowdowns.by_step[step][rank];
       const double dark = (sum / static_cast<double>(end - begin) - 1) / (kDarkest - 1);
-      if (!(dark >= 0.05)) continue;  // nor what is not known
+      if (!(dark >= 0.05)) continue;  // nor unknown slowdowns
       out.leaf("rect", {{"class", "fill s1"},
                         {"x", coordinate(100 * static_cast<double>(bin) / static_cast<double>(bins), "%")},
                         {"y", "1"},
@@ -92,7 +92,7 @@ void draw_row(Markup& out, const Slowdowns& slowdowns, size_t rank) {
   out.leaf("small", slowdowns.slow_steps[rank] > 0 ? text(slowdowns.slow_steps[rank], " slow") : "");
 }
 
-// What the critical path of the newest step that was looked at lay on.
+// The newest critical path that was computed, by rank and kind.
 void draw_path(Markup& out, const SystemRun& run) {
   const auto looked_at =
       std::ranges::find_if(run.steps.rbegin(), run.steps.rend(),

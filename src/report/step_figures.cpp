@@ -1,4 +1,4 @@
-// What changes from step to step: times, loss, strategies, the gap to the bound; and the lengths behind it.
+// Figures over steps: times, loss, strategies, the gap to the bound; and the lengths behind them.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -19,9 +19,9 @@ using base::text;
 
 namespace {
 
-constexpr size_t kFewSteps = 150;       // whose points are drawn one by one
-constexpr size_t kMostStrategies = 12;  // of their own row
-constexpr int kStyles = 11;             // of lines, after the first
+constexpr size_t kFewSteps = 150;       // up to so many, points are drawn one by one
+constexpr size_t kMostStrategies = 12;  // with a row of their own
+constexpr int kStyles = 11;             // for lines after the first
 
 double longest_ns(const RunData& data) {
   int64_t longest = 0;

@@ -216,7 +216,7 @@ void read(const Metric& metric, const Json& line, const std::string& place, Step
       metric.member);
 }
 
-// Calls use(place among RankFigures, metric, member) for those that ranks add up.
+// Calls use(place among RankFigures, metric, member) for metrics that ranks combine.
 template <typename Use>
 void for_each_folded(Use use) {
   size_t place = 0;
@@ -240,7 +240,7 @@ const char* who(Fold fold) {
 
 namespace {
 
-// A thousandth of what is shown is finer than anything measured.
+// Rounds to three decimal places (`whole`: none), which is finer than anything measured.
 Json figures_of(const std::vector<double>& of_ranks, bool whole) {
   Json list = Json::array();
   for (const double value : of_ranks) {

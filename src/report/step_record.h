@@ -1,5 +1,5 @@
-// What is known of one step, and the table of its metrics by which they are gathered from all ranks, written
-// to metrics.jsonl and TensorBoard, read back and explained. A new metric is a member and a row in
+// The figures of one step, and the table of its metrics. By the table, metrics are gathered from all ranks,
+// written to metrics.jsonl and TensorBoard, read back and explained. A new metric is a member and a row in
 // step_record.cpp.
 #pragma once
 
@@ -22,7 +22,7 @@ namespace sluice::report {
 
 inline double milliseconds(int64_t time_ns) { return static_cast<double>(time_ns) / 1e6; }
 
-// What of a step's critical path lay on a rank (graph/step_times.h).
+// The part of a step's critical path that lay on a rank (graph/step_times.h).
 struct PathShare {
   int rank = 0;
   std::string kind;  // graph::name_of a PathKind
@@ -30,9 +30,9 @@ struct PathShare {
   int64_t planned_ns = 0;
 };
 
-// What a step does with one of several models (docs/decisions/0036-trunks-and-acts.md), on the first rank.
+// A step's work with one of several models (docs/decisions/0036-trunks-and-acts.md), on the first rank.
 struct ActRecord {
-  std::string name;  // "teacher", "critic", "rewards", "values"; of the trained model "update"
+  std::string name;  // "teacher", "critic", "rewards", "values"; the trained model's: "update"
   int64_t time_ns = 0;
   int64_t predicted_ns = 0;  // 0: not known
   int64_t peak_bytes = 0;
@@ -44,7 +44,7 @@ base::Json acts_json(const std::vector<ActRecord>& acts);
 // Adds another evaluation to an act: times add up, and the fullest moment counts.
 void add(const ActRecord& more, ActRecord& act);
 
-// One step under one system, measured or simulated. What each member means stands in the table.
+// One step under one system, measured or simulated. The table says what each member means.
 struct StepRecord {
   int64_t step = 0;
   std::optional<double> loss;
@@ -81,14 +81,14 @@ struct StepRecord {
   int64_t snapshot_bytes = 0;
   int64_t snapshot_ns = 0;
   int64_t checkpoint_blocked_ns = 0;
-  std::optional<int64_t> skipped_updates;  // none: 0
+  std::optional<int64_t> skipped_updates;  // none: no update was skipped
   watch::Figures figures;                  // by rank
-  std::vector<watch::Alarm> alarms;        // that are on
+  std::vector<watch::Alarm> alarms;        // alarms that are on
   std::vector<ActRecord> acts;             // in their order; empty: the trained model's alone
-  std::vector<PathShare> critical_path;    // the longest first; empty: not looked at
+  std::vector<PathShare> critical_path;    // the longest first; empty: not computed
   std::optional<int64_t> slowest_rank;
   std::optional<double> max_slowdown;
-  // Of steps that learn from rewards or preferences; the first twelve of a rollout, by its first step.
+  // Steps that learn from rewards or preferences have these; a rollout's figures stand in its first step.
   std::optional<double> reward;
   std::optional<double> learnt_reward;
   std::optional<double> entropy;
@@ -114,15 +114,15 @@ struct StepRecord {
   std::optional<double> critic_grad_norm;
   std::optional<int64_t> critic_ns;
   std::vector<Completion> completions;  // some responses of the rollout, in runs that show them
-  // Of a simulated step.
-  int64_t lower_bound_ns = 0;  // of the planner; 0: none
+  // A simulated step has these.
+  int64_t lower_bound_ns = 0;  // the planner's; 0: none
   TimeShares shares;           // all 0: not known
 };
 
 struct Metric {
-  // kText and kReason are texts, the latter null where it is empty; kMilliseconds are nanoseconds in memory.
+  // kText and kReason are texts; an empty kReason is null. kMilliseconds are nanoseconds in memory.
   enum class Kind : uint8_t { kCount, kBytes, kMilliseconds, kNumber, kText, kReason };
-  // What all ranks' figures make: the first rank's own, their sum, or the greatest of them.
+  // The value for all ranks: the first rank's own, the sum of theirs, or the greatest of them.
   enum class Fold : uint8_t { kOwn, kSum, kMost };
   using Member =
       std::variant<int64_t StepRecord::*, double StepRecord::*, std::optional<int64_t> StepRecord::*,
@@ -134,23 +134,23 @@ struct Metric {
   Fold fold = Fold::kOwn;
   const char* tensorboard = nullptr;  // the scalar's name; null: there is none
   const char* meaning = "";
-  bool sparse = false;  // left out of lines where it is not known
+  bool sparse = false;  // left out of lines if it is not known
 };
 
-// In the order of a line. Behind them stand watch::Figures, a list by rank each, alarms and path.
+// Metrics in the order of a line. Then come watch::Figures, a list by rank each, alarms and path.
 std::span<const Metric> step_metrics();
 // The key of a figure, such as "rank_slowdown".
 std::string key_of(watch::Figure figure);
 
-// A line of metrics.jsonl of a measured step, and back: what is missing or null stays as in a new record.
+// A line of metrics.jsonl of a measured step, and back: missing and null values stay as in a new record.
 // InputError naming `place` and the key for values that are out of range.
 base::Json to_json(const StepRecord& step);
 StepRecord step_record(const base::Json& line, const std::string& place);
 
-// What of a rank's record is added up with the others'; trivial to send.
+// The figures of a rank's record that are combined with the others'; trivial to send.
 using RankFigures = std::array<int64_t, 16>;
 RankFigures rank_figures(const StepRecord& own);
-// Puts into the record what all ranks' figures make.
+// Puts the combined figures of all ranks into the record.
 void fold(std::span<const RankFigures> of_ranks, StepRecord& step);
 
 // "loss               before the update", a line a metric, for people.

@@ -26,7 +26,7 @@ constexpr const char* kMeasured = "mean_estimated_ns_measured_passes";
 
 std::string shown_gib(int64_t bytes) { return decimal(static_cast<double>(bytes) / 0x1p30, 1); }
 
-// Whether the two assumptions about gathers between nodes come to different times of some strategy.
+// Whether the two assumptions about all-gathers between nodes give some strategy different times.
 bool assumptions_differ(const Json& entries, const std::string& name) {
   return std::ranges::any_of(entries, [&](const Json& entry) {
     return entry.contains(kMeasured) &&
@@ -94,7 +94,7 @@ std::string strategies_table(const Json& file, const std::string& name) {
     if (std::ranges::none_of(entries, [&](const Json& entry) { return entry.contains(key); }))
       leave_out(column);
   };
-  // The last first.
+  // Columns are left out from the last to the first, so that indices stay valid.
   leave_out_unknown(kPeakColumn, kPeak);
   leave_out_unknown(kMfuColumn, "mfu");
   const bool differ = assumptions_differ(entries, name);

@@ -1,4 +1,4 @@
-// Systems side by side: step times with their spread, where the time goes, memory.
+// Systems side by side: step times with their spread, the shares of the time, memory.
 #include <algorithm>
 #include <array>
 
@@ -38,9 +38,9 @@ constexpr std::array<ShareKind, 8> kShareKinds = {{
 // A bar of a chart whose rows share one scale.
 struct NamedShares {
   std::string title;
-  std::string under;  // the title
+  std::string under;  // below the title
   TimeShares shares;
-  double length_ns = 0;  // of a step
+  double length_ns = 0;  // a step's
   std::string under_length = {};
 };
 
@@ -79,12 +79,12 @@ void draw_whisker(Markup& out, double from, double to) {
   draw_line(out, to, to, 9, 19);
 }
 
-// Whether its mean step is another where gathers between nodes take what was measured.
+// Whether the mean step differs if all-gathers between nodes take their measured time.
 bool differs_as_measured(const SystemRun& run) {
   return run.measured_passes_step_ns > 0 && run.measured_passes_step_ns != summary_of(run).mean_step_ns;
 }
 
-// That step, where it is another.
+// The mean step with measured all-gathers; "" if it is the same.
 std::string as_measured(const SystemRun& run) {
   if (!differs_as_measured(run)) return "";
   return text(shown_duration(run.measured_passes_step_ns),
@@ -157,7 +157,7 @@ Table speed_table(const RunData& data) {
   return table;
 }
 
-// Of a simulation: the systems. Of a training run: its traced steps, measured and predicted.
+// A simulation's systems, or a training run's traced steps, measured and predicted.
 std::vector<NamedShares> all_shares(const RunData& data) {
   std::vector<NamedShares> all;
   if (data.simulated) {
@@ -239,7 +239,7 @@ Table shares_table(const std::vector<NamedShares>& all) {
   return table;
 }
 
-// The fullest rank of each system against the device; a line stands where it was predicted to be.
+// The fullest rank of each system against the device; a line marks the predicted peak.
 void draw_peaks(Markup& out, const RunData& data) {
   std::vector<SystemSummary> summaries;
   int64_t most_bytes = data.device_bytes;
@@ -284,15 +284,15 @@ std::vector<int64_t> predicted_peaks(const RunData& data, const Timeline& measur
   return {};
 }
 
-// Whether it is drawn as lines on the bars of the same step, measured.
+// Whether the timeline appears only as lines on the bars of the same step, measured.
 bool is_prediction_of_a_measured(const RunData& data, const Timeline& timeline) {
   return std::ranges::any_of(data.timelines, [&](const Timeline& other) {
     return !timeline.measured && other.step == timeline.step && !predicted_peaks(data, other).empty();
   });
 }
 
-// A bar for each rank of a step, or for the fullest of a run of neighbours, with a line where it was
-// predicted.
+// A bar for each rank of a step, or for the fullest of several neighbours, with a line at the predicted
+// peak.
 void draw_ranks(Markup& out, const RunData& data, const Timeline& timeline) {
   constexpr size_t kMostBars = 128;
   constexpr int kHeight = 72;

@@ -82,7 +82,7 @@ uint32_t masked_crc32c(std::string_view bytes) {
 TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& directory, int64_t first_step)
     : out_(directory / file_name()) {
   write_record(double_field(1, wall_time_s()) + bytes_field(3, "brain.Event:2"));
-  const std::string start = integer_field(1, 1);  // of a SessionLog: status START
+  const std::string start = integer_field(1, 1);  // a SessionLog's status START
   write_record(double_field(1, wall_time_s()) + integer_field(2, first_step) + bytes_field(7, start));
 }
 

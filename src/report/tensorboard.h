@@ -14,8 +14,8 @@ namespace sluice::report {
 
 class TensorBoardWriter {
  public:
-  // Opens directory/events.out.tfevents.<time>.<host>, where the run goes on with `first_step`: TensorBoard
-  // then drops what an earlier part of it wrote from there on. RunError when it cannot be written.
+  // Opens directory/events.out.tfevents.<time>.<host>. The run goes on with `first_step`: TensorBoard drops
+  // what an earlier part of the run wrote from that step on. RunError if the file cannot be written.
   explicit TensorBoardWriter(const std::filesystem::path& directory, int64_t first_step = 0);
 
   struct Scalar {

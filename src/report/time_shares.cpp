@@ -26,7 +26,7 @@ struct Span {
 
 struct RankSpans {
   std::vector<Span> cells;
-  std::vector<std::pair<int64_t, int64_t>> updates;  // scalars and optimiser
+  std::vector<std::pair<int64_t, int64_t>> updates;  // scalars and optimizer
 };
 
 struct StepSpans {
@@ -124,7 +124,7 @@ int64_t argument(const TraceRecord& record, std::string_view name, int64_t other
   return otherwise;
 }
 
-// A predicted share, "cp_exchange_ns" say, of a cell that may have taken another time than predicted.
+// A predicted share, such as "cp_exchange_ns", of a cell whose time may differ from its prediction.
 int64_t share_of(const TraceRecord& record, std::string_view name) {
   const int64_t share_ns = argument(record, name, 0);
   const int64_t predicted_ns = argument(record, "predicted_ns", 0);

@@ -1,6 +1,6 @@
-// A step, rank by rank. Ranks that do the same at the same time share a row; where there are too many rows
-// some are left out, and where there are too many rectangles neighbours too narrow to see are joined. Both
-// are said.
+// A step, rank by rank. Ranks that do the same at the same time share a row. If there are too many rows, some
+// are left out; if there are too many rectangles, neighbours that are too narrow to see are joined. The page
+// mentions both.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr size_t kMostRows = 96;
 constexpr size_t kMostRectangles = 12'000;
-constexpr double kWidth = 10'000;  // of the drawing, in its own units
+constexpr double kWidth = 10'000;  // width of the drawing, in its own units
 
 enum class Activity : uint8_t {
   kForward,
@@ -135,8 +135,8 @@ void sample_rows(Drawing& drawing) {
   drawing.rows = std::move(kept);
 }
 
-// Joins neighbours of one activity that are narrower than `low_precision_ns`, and so are the gaps between
-// them.
+// Joins neighbouring boxes of one activity if they and the gaps between them are all narrower than
+// `narrow_ns`.
 void join_narrow(std::vector<Box>& boxes, int64_t narrow_ns) {
   std::map<Activity, size_t> last;  // by activity: its last box in `joined`
   std::vector<Box> joined;
@@ -297,7 +297,7 @@ void draw_legend(Markup& out, const RunData& data) {
   }
 }
 
-// What each activity of node took, measured beside predicted, summed over ranks.
+// Measured and predicted time of each activity of graph nodes, summed over ranks.
 void draw_node_times(Markup& out, const Timeline& measured, const Timeline& predicted) {
   struct Sums {
     int64_t nodes = 0;

@@ -40,7 +40,7 @@ std::vector<StepRecord> last_steps(const std::filesystem::path& path, int64_t mo
   return steps;
 }
 
-// "pull" of "pull_wait_ms": what most of the rank's waiting is.
+// "pull" for "pull_wait_ms": the kind that makes up most of the rank's waiting.
 std::string longest_wait(const watch::Figures& figures, size_t rank) {
   constexpr std::string_view kWait = "_wait_ms";
   std::string longest;
@@ -118,7 +118,7 @@ std::string alarms_text(const WatchedRun& run, size_t rank) {
               why.empty() ? "" : "; ", why);
 }
 
-// The longest shares of the newest path that was looked at.
+// The longest shares of the newest critical path.
 std::string path_text(const StepRecord& step) {
   constexpr size_t kMostShares = 6;
   std::string shown = text("critical path of step ", step.step, ", ms (planned):\n");
