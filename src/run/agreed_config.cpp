@@ -14,7 +14,7 @@ using base::text;
 
 namespace {
 
-// An epoch may have fewer ranks than the run was configured for.
+// A membership may have fewer ranks than the run was configured for.
 void drop_strategies_of_more_ranks(const RunOptions& options, config::RunConfig& config) {
   std::vector<std::string>& strategies = config.parallel.strategies;
   if (options.membership_number() == 0 || strategies.empty()) return;

@@ -1,4 +1,4 @@
-// What the ranks of a run were told, once they know that all were told the same.
+// The configuration of a run, once the ranks know that all were given the same.
 #pragma once
 
 #include <vector>
@@ -12,14 +12,14 @@
 namespace sluice::run {
 
 struct AgreedConfig {
-  config::RunConfig config;  // names its model and dtype; strategies are those asked for, which fit the ranks
-  model::ParameterTable table;             // of the model
-  std::vector<profile::DeviceCard> cards;  // what the ranks compute on
+  config::RunConfig config;  // names a model and dtype; strategies are the requested ones that fit the ranks
+  model::ParameterTable table;             // for config.model
+  std::vector<profile::DeviceCard> cards;  // the device of each rank
 };
 
-// Collective. Throws on every rank: what went wrong on one before it met the others, InputError for a model
-// or strategies that cannot be, as profile::device_card, and when a rank was told anything else than rank 0
-// or computes on another kind of device.
+// Collective. Throws on every rank: a failure of one rank before it met the others; InputError for an
+// impossible model or strategies; the errors of profile::device_card. InputError also if a rank's options
+// differ from rank 0's, or its kind of device does.
 AgreedConfig agreed_config(const RunOptions& options, survive::Control& control);
 
 }  // namespace sluice::run

@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* kEarlier = "the checkpoint's calibration";
 
-// Responses are said by as few ranks as suits them, whatever trains.
+// Generation uses the number of ranks that suits it, so TP degree 1 is measured whatever trains.
 std::vector<int> measured_degrees(const config::RunConfig& config, int world_size) {
   std::vector<int> degrees = session::tensor_parallel_degrees(config, world_size);
   if (config.generates() && std::ranges::count(degrees, 1) == 0) degrees.insert(degrees.begin(), 1);
@@ -45,7 +45,7 @@ void require_model(const cost::Calibration& calibration, const CalibrationReques
                                     ": set parallel.calibration = \"auto\" to measure this one"));
 }
 
-// A program that knew less of the model wrote the checkpoint, say: its plans were made for what it knew.
+// For example, a program that knew less of the model wrote the checkpoint and planned with what it knew.
 bool is_of_another_model(const cost::Calibration& earlier, const CalibrationRequest& request) {
   const std::string fault = cost::model_fault(earlier, *request.config.model.shape);
   if (!fault.empty())
@@ -53,7 +53,7 @@ bool is_of_another_model(const cost::Calibration& earlier, const CalibrationRequ
   return !fault.empty();
 }
 
-// What they would round is only a loss of accuracy.
+// InputError if the device has no products in the format: rounding would then lose accuracy for nothing.
 void require_products(const CalibrationRequest& request) {
   const base::GemmFormat format = request.config.parallel.low_precision_gemms;
   if (ops::multiplies(format, request.device)) return;
@@ -61,7 +61,7 @@ void require_products(const CalibrationRequest& request) {
                                     request.device.str(), " has no products: choose int8 or bfloat16"));
 }
 
-// Tables of schemes are held against the strategies by the planner.
+// The planner itself compares tables of schemes with the strategies.
 void require_covering(const cost::Calibration& calibration, const std::vector<int>& tp_degrees,
                       const std::string& name) {
   if (!calibration.options.scheme_times.empty()) return;
@@ -157,7 +157,7 @@ cost::Calibration calibrate(const CalibrationRequest& request, comm::Transport& 
 
 std::vector<strategy::Device> measured_devices(const CalibrationRequest& request, survive::Control& control) {
   if (request.config.parallel.devices == config::Devices::kUniform) return {};
-  constexpr double kWindowNs = 2e8;  // some periods of what holds processes to a share of a processor
+  constexpr double kWindowNs = 2e8;  // several scheduling periods of a container's CPU limit
   constexpr int kStep = 5;           // percent: finer differences are noise
   constexpr int kWorthIt = 10;       // percent
   const auto measuring = control.activity().shared("measuring the devices");

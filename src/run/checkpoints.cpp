@@ -21,7 +21,7 @@ checkpoint::Retention retention_of(const config::CheckpointConfig& config) {
 
 namespace {
 
-// Reads into the tensor's numbers; what the checkpoint does not have stays.
+// Reads into the tensor's numbers; numbers that the checkpoint lacks stay unchanged.
 template <typename Element>
 void read_state(checkpoint::Checkpoint& checkpoint, const model::Bucket& bucket, base::Interval owned,
                 checkpoint::State state, const at::Tensor& numbers) {

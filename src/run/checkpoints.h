@@ -1,4 +1,4 @@
-// Owner slices to and from checkpoints, on any number of ranks.
+// Owner slices and the run's state from checkpoints, on any number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@
 
 namespace sluice::run {
 
-// What a checkpoint says beside the parameters.
+// The state of a run that a checkpoint keeps beside the parameters.
 struct RunState {
   int64_t step = 0;                             // steps done; the next step's number
   std::optional<corpus::SamplerState> sampler;  // none in imported models: data are skipped up to `step`
-  base::Json rollout;  // what it leaves for later steps (rl/episode.h); null: nothing
+  base::Json rollout;  // state that a rollout leaves for later steps (rl/episode.h); null: none
   std::vector<corpus::CorpusIdentity> corpora;  // trained on; none in imported models and by older programs
   base::Json calibration;
   base::Json evaluation;                          // BestEvaluation; null: none was made
@@ -31,12 +31,12 @@ struct RunState {
 
 checkpoint::Retention retention_of(const config::CheckpointConfig& config);
 
-// Of the masters and Adam states of runs that compute so.
+// The checkpoint's type of masters and Adam states under that precision.
 checkpoint::TensorType master_type(const runtime::Precision& precision);
 
 // Fills the owner slices. InputError as checkpoint::Checkpoint.
 void load_parameters(checkpoint::Checkpoint& checkpoint, runtime::ParameterStore& store);
-// DamagedCheckpoint when the sampler's state or the corpora are none, or of another step.
+// DamagedCheckpoint if the sampler's state or the corpora cannot be read, or belong to another step.
 RunState run_state(const checkpoint::Checkpoint& checkpoint);
 
 }  // namespace sluice::run

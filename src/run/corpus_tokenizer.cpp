@@ -39,7 +39,7 @@ std::optional<checkpoint::Companion> common_tokenizer(const config::DataConfig& 
   return tokenizer;
 }
 
-// A file of those that say how the tokenizer is used; corpora of one tokenizer need not all have it.
+// A file with settings of the tokenizer; not all corpora of one tokenizer need to have it.
 std::optional<checkpoint::Companion> common_setting(const config::DataConfig& data,
                                                     const corpus::IndexedOptions& places,
                                                     const std::string& name) {
@@ -58,7 +58,7 @@ std::optional<checkpoint::Companion> common_setting(const config::DataConfig& da
   return setting;
 }
 
-// The run learns the ids of this one, with whatever tokens were added to it.
+// Replaces the tokenizer by the corpora's, since the run learns its ids, including added tokens.
 void replace_tokenizer(const config::DataConfig& data, const corpus::IndexedOptions& places,
                        const checkpoint::Companion& tokenizer,
                        std::vector<checkpoint::Companion>& companions) {

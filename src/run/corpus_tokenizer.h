@@ -1,4 +1,4 @@
-// The tokenizer that a run's text was made with, for whoever gets the model.
+// The tokenizer that a run's corpora were made with, exported with the model.
 #pragma once
 
 #include <vector>
@@ -9,11 +9,11 @@
 
 namespace sluice::run {
 
-// Adds the tokenizer file that lies beside the training corpora to `companions`, unless one of another kind
-// is there already; one of the same kind with other content gives way to it. With it come the
-// tokenizer_config.json and chat_template.jinja that lie beside any of them. Corpora without a tokenizer, or
-// with different ones, add nothing; the latter with a warning. So do different settings. `places`: of corpora
-// in buckets.
+// Adds the tokenizer file beside the training corpora to `companions`. A companion of another kind stays in
+// its place; one of the same kind with other content is replaced. The tokenizer_config.json and
+// chat_template.jinja beside any of the corpora are added, too. Corpora without a tokenizer add nothing.
+// Corpora with different tokenizers or settings add none of them, with a warning. `places`: for corpora in
+// buckets.
 void add_corpus_tokenizer(const config::DataConfig& data, const corpus::IndexedOptions& places,
                           std::vector<checkpoint::Companion>& companions);
 

@@ -46,7 +46,7 @@ TEST_F(CorpusTokenizer, IsLeftOutWhereCorporaDifferOrHaveNone) {
   EXPECT_THAT(added(), IsEmpty());
 }
 
-// Without them whoever loads the exported folder does not know which tokens begin and end a text.
+// Without these files the user of an exported folder cannot know which tokens begin and end a text.
 TEST_F(CorpusTokenizer, BringsItsSettings) {
   add("web", "tokenizer.json", "{}");
   add("chats", "tokenizer.json", "{}");

@@ -20,8 +20,8 @@ namespace {
 using strategy::Piece;
 using strategy::Sequence;
 
-// The rows in front of each response's tokens. Borrows the episodes, of which a sequence has that of its
-// document's number.
+// Targets are the rows in front of each response's tokens. Borrows the episodes; a sequence's document number
+// is the index of its episode.
 class ValueTokens final : public TokenSource {
  public:
   explicit ValueTokens(const rl::MiniBatch& episodes) : episodes_(episodes) {}
@@ -98,7 +98,7 @@ Critic::Critic(RunContext& run)
   });
 }
 
-// RUN/checkpoints/step-N has RUN/critic/step-N.
+// Loads RUN/critic/step-N for RUN/checkpoints/step-N.
 void Critic::load(const storage::Location& policy) {
   const storage::Location own = policy.parent().parent() / kCriticFolder / policy.filename();
   if (!(own / "manifest.json").is_file()) {

@@ -1,5 +1,5 @@
-// The critic of PPO: a trunk of its own, with parameters, optimizer state and checkpoints of its own, that says of
-// each token of a response what reward is to be expected before it.
+// The critic of PPO predicts, for each token of a response, the reward to be expected before that token. It
+// is a trunk of its own, with its own parameters, optimizer state and checkpoints.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +17,23 @@ namespace sluice::run {
 
 class Critic {
  public:
-  // Collective. The run is open and outlives it. Throws as Trunk, and InputError where the checkpoint that the run
-  // goes on from has no critic beside it.
+  // Collective. The run is open and outlives the critic. Throws as Trunk, and InputError if the checkpoint
+  // that the run resumes from has no critic beside it.
   explicit Critic(RunContext& run);
 
-  // Collective: of each episode what it expects before each token of the response, the same on all ranks.
-  // `step` names it, for people.
+  // Collective: for each episode, the values before each token of the response; the same on all ranks. `step`
+  // is for messages.
   std::vector<std::vector<double>> values(const rl::MiniBatch& episodes, int64_t step);
 
-  // Its act of a step, planned, with tokens. REQUIRES: episodes have values and returns.
+  // The critic's act of a step, planned, with tokens. REQUIRES: episodes have values and returns.
   PreparedStep prepare(const rl::MiniBatch& episodes, int64_t step);
-  // Collective: runs it. `optimizer` is the policy's, whose rate is replaced.
+  // Collective: runs the act. `optimizer` is the policy's; the critic's rate replaces its learning rate.
   runtime::StepResult train(const PreparedStep& act, runtime::AdamW optimizer);
 
   const Trunk& trunk() const { return trunk_; }
 
-  // Collective: writes what it has come to after so many steps, and returns when that is committed. The policy's
-  // checkpoint of the same step follows, so each of those has its critic.
+  // Collective: saves the critic after so many steps, and returns when the save is committed. The policy's
+  // checkpoint of the same step is saved afterwards, so each policy checkpoint has its critic.
   void save(int64_t step);
 
  private:

@@ -33,7 +33,7 @@ void require_countable(const config::RunConfig& config) {
     refuse(epochs, "rl.dynamic_sampling draws as many prompts as it needs, which nobody knows before");
 }
 
-// Rollouts, preferences and heads of pairs take documents one by one, whole.
+// Rollouts, preferences and heads of pairs draw whole documents one by one.
 int64_t steps_of_documents(const config::RunConfig& config, const corpus::Blend& blend) {
   const auto options = session::one_by_one(session::sampling_options(config.data));
   const auto documents = static_cast<double>(session::sequence_lengths(blend.sources(), options).size());
@@ -47,7 +47,7 @@ int64_t steps_of_tokens(const config::RunConfig& config, const corpus::Blend& bl
   const std::vector<int64_t> lengths = session::sequence_lengths(blend.sources(), options);
   const int64_t pass = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
   const double wanted = config.train.epochs * static_cast<double>(pass);
-  // No step draws more than this, so that a run beyond the limit is refused before its steps are counted.
+  // No step draws more tokens, so a run beyond the limit is refused before its steps are counted.
   const auto most = static_cast<double>(std::max(config.data.tokens_per_step, config.data.context_length));
   if (wanted / most > static_cast<double>(config::kMostSteps)) return config::kMostSteps + 1;
   corpus::Sampler sampler(blend.sources(), options);

@@ -52,7 +52,7 @@ class Epochs : public testing::Test {
   corpus::TemporaryDirectory directory_;
 };
 
-// Drawn batch by batch.
+// Counts the steps by drawing every batch.
 TEST_F(Epochs, EndWithTheStepThatDrawsThePassesLastToken) {
   for (const char* overflow : {"truncate", "split", "drop"}) {
     for (const double epochs : {0.3, 1.0, 2.0, 3.7}) {

@@ -30,7 +30,7 @@ namespace sluice::run {
 
 namespace {
 
-// A device that holds any batch: the caller bounds memory through the batches it hands in.
+// A planner for a device that holds any batch: the caller limits memory by the batches that it passes in.
 plan::Planner planner_of(const model::Shape& shape, const EvaluatorOptions& options) {
   const int ranks = options.launch.world_size;
   config::RunConfig config;
@@ -95,7 +95,7 @@ class Evaluator::Impl {
     runtime::RowFigures rows;
     const runtime::StepResult result =
         engine_->evaluate(step.graph, step.tokens, has_numbers ? &rows : nullptr);
-    // Samples stand in a plan as they were given.
+    // A plan keeps the order of the samples.
     EvaluationResult told{.loss_sum = result.loss_sum, .targets = result.targets};
     if (has_numbers) {
       told.numbers =
@@ -122,14 +122,14 @@ class Evaluator::Impl {
   at::Tensor logits(const std::vector<int64_t>& tokens);
 
  private:
-  // What all ranks compute on.
+  // The devices of all ranks.
   std::vector<profile::DeviceCard> cards_of(const config::TrainConfig& train) {
     const profile::DeviceCard own = profile::device_card(train, launch_);
     std::vector<profile::DeviceCard> cards(static_cast<size_t>(launch_.world_size));
     ranks_->all_gather(&own, cards.data(), sizeof own)->wait();
     return cards;
   }
-  // InputError on all ranks when one has a fault: its own, or that another has one.
+  // InputError on all ranks if any rank has a fault: its own, or a note that another rank has one.
   void require_all_open(const std::string& fault);
 
   model::ParameterTable table_;
@@ -143,7 +143,7 @@ class Evaluator::Impl {
   int64_t context_length_;
   graph::LinkPlans link_plans_;
   std::unique_ptr<runtime::Engine> engine_;
-  bool held_ = false;  // by several ranks
+  bool held_ = false;  // a shard is held, on several ranks
 };
 
 void Evaluator::Impl::require_all_open(const std::string& fault) {
@@ -168,7 +168,7 @@ void Evaluator::Impl::reload(const std::function<ModelSource()>& open) {
   }
   require_all_open(fault);
   model.load(engine_->store());
-  // The shards of who holds it lie where they did.
+  // Renews a held shard at the same addresses, so that its users see the new weights.
   if (held_) held();
 }
 
@@ -183,7 +183,7 @@ generate::ModelShard Evaluator::Impl::held() {
         engine_->hold(strategy, link_plans_.of(table_, strategy, {launch_.world_size, launch_.local_size})),
         like);
   }
-  // A bucket's weights: one rank owns all of each.
+  // The weights of a bucket: one rank owns all of each bucket.
   return {table_, layers::layer_context(table_.shape, {}, context_length_, like),
           [this](int bucket) { return engine_->store().compute_copy(bucket); }, like};
 }

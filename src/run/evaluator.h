@@ -1,5 +1,5 @@
-// A model's losses and logits on a corpus: the training engine, forward only, on one rank or on all of a
-// launch.
+// Computes a model's losses and logits on a corpus: the training engine, forward only, on one rank or on all
+// ranks of a launch.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,7 +22,7 @@ namespace sluice::run {
 
 struct EvaluatorOptions {
   int64_t context_length = 2048;                              // longest sequence, tokens
-  config::ComputeType dtype = config::ComputeType::kFloat32;  // that is computed in
+  config::ComputeType dtype = config::ComputeType::kFloat32;  // for compute
   config::DeviceChoice device = config::DeviceChoice::kAuto;
   int threads = 0;           // 0: the cores divided by the ranks of this machine
   transport::Launch launch;  // this rank among all
@@ -32,7 +32,7 @@ struct EvaluatorOptions {
 struct EvaluationResult {
   double loss_sum = 0;  // over all targets
   int64_t targets = 0;
-  // Of a head of numbers, by sample, as sequence_numbers().
+  // A head of numbers only: per sample, as sequence_numbers().
   std::vector<std::vector<RowNumbers>> numbers = {};
   double mean_loss() const { return targets > 0 ? loss_sum / static_cast<double>(targets) : 0.0; }
 };
@@ -48,25 +48,25 @@ class Evaluator {
   // no sequence is longer than context_length.
   EvaluationResult evaluate(const corpus::Blend& blend, const std::vector<corpus::Sample>& samples);
 
-  // The head's numbers at each text's last token, or its row of an embedding model; the same on all ranks.
-  // Memory grows with the texts' tokens. REQUIRES: a head of numbers; texts of 1 to context_length tokens.
+  // The head's numbers at each text's last token, or an embedding model's row; the same on all ranks. Memory
+  // grows with the texts' tokens. REQUIRES: a head of numbers; texts of 1 to context_length tokens.
   std::vector<std::vector<double>> text_numbers(const std::vector<std::vector<int32_t>>& texts);
 
-  // Takes another model's weights in place of its own, also for whoever has held(). Collective as the making.
-  // InputError on all ranks, with the weights as they were, when one of them can't open it, or it has another
-  // shape.
+  // Replaces the weights by another model's, also in shards that model_shard() returned. Collective, as the
+  // constructor. InputError on all ranks, with the weights unchanged, if one rank cannot open the model, or
+  // its shape differs.
   void reload(const std::function<ModelSource()>& open);
 
-  // What this rank has of the model as it is, for as long as this lives and, on several ranks, no batch is
-  // evaluated. Collective. REQUIRES: pipelines that can say texts (parse_rollout_strategy).
+  // Collective: this rank's part of the present model. It is valid while the evaluator lives and, on several
+  // ranks, until the next batch is evaluated. REQUIRES: pipelines that can generate (parse_rollout_strategy).
   generate::ModelShard model_shard();
 
-  // Of all ranks, in host memory.
+  // The communicator of all ranks, for tensors in host memory.
   comm::Communicator& ranks();
-  // Collective: returns when all ranks have come here.
+  // Collective barrier of all ranks.
   void wait_for_all();
 
-  // [tokens, vocabulary] of one sequence on its own, float or wider, in host memory.
+  // Logits [tokens, vocabulary] of one sequence by itself, float or wider, in host memory.
   // REQUIRES: 1 to context_length tokens below the vocabulary; one rank.
   at::Tensor logits(const std::vector<int64_t>& tokens);
 

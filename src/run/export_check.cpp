@@ -29,7 +29,7 @@ using checkpoint::Companion;
 using Sequences = std::vector<std::vector<int64_t>>;
 
 constexpr int64_t kSequences = 3, kLongest = 128;
-// Both sides round alike; what is left comes of threads that share sums otherwise.
+// Both sides round alike; the remaining difference comes from threads that divide sums differently.
 constexpr double kAllowed = 1e-5;
 
 [[noreturn]] void differs(const fs::path& folder, const std::string& what) {
@@ -37,12 +37,12 @@ constexpr double kAllowed = 1e-5;
                             "; the folder is left as it is for a look, so don't use it"));
 }
 
-// Tokens of a sequence that a model is compared on: no more than it has learnt positions.
+// The tokens of a sequence for the comparison: at most the positions that the model has learnt.
 int64_t longest_of(const model::Shape& shape) {
   return shape.positions > 0 ? std::min(shape.positions, kLongest) : kLongest;
 }
 
-// The beginnings of the corpora's documents, as far as the model knows their tokens.
+// The first tokens of the corpora's documents, if the model has all their tokens.
 Sequences from_corpora(const config::RunConfig& run, int64_t vocabulary, int64_t longest) {
   Sequences sequences;
   for (const auto& [prefix, weight] : run.data.train) {
@@ -56,7 +56,7 @@ Sequences from_corpora(const config::RunConfig& run, int64_t vocabulary, int64_t
         sequences.emplace_back(tokens.begin(), tokens.end());
       }
     } catch (const base::Error&) {
-      return {};  // it went elsewhere since
+      return {};  // the corpus has moved since
     }
   }
   return sequences;
@@ -77,7 +77,7 @@ Sequences sequences_for(const std::optional<config::RunConfig>& run, int64_t voc
   return sequences;
 }
 
-// The mean of the numbers of a head in a vocabulary's place.
+// The mean of the numbers of a head that replaces a vocabulary's.
 double mean_number(Evaluator& evaluator, const Sequences& sequences) {
   double sum = 0;
   for (const std::vector<int64_t>& tokens : sequences)
@@ -104,7 +104,7 @@ double mean_loss(ModelSource& model, const Sequences& sequences) {
   return sum / static_cast<double>(targets);
 }
 
-// Masters of one model at a time, and what is computed with.
+// Needed memory: masters of one model at a time, and the parameters for compute.
 std::string too_large(const model::Shape& shape) {
   const int64_t needed = 12 * model::parameter_count(shape);
   const int64_t available = profile::this_machine().available_bytes;
@@ -141,7 +141,7 @@ std::string listed(const std::vector<int64_t>& tokens) {
   return tokens.empty() ? "none" : base::join(texts, ", ");
 }
 
-// What the files that go with the model say, there and here.
+// Compares the companion files of the exported model with the expected ones.
 void check_companions(const fs::path& folder, const std::vector<Companion>& expected,
                       const std::optional<config::RunConfig>& run, ExportCheck& check) {
   const std::vector<Companion> found = checkpoint::read_companions(folder);

@@ -1,4 +1,4 @@
-// What an export is held to: the folder, loaded again, computes, ends and speaks as the run that made it.
+// Verifies an export: the folder, loaded again, has the loss, end tokens and chat template of its run.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 namespace sluice::run {
 
 struct ExportCheck {
-  double loss = 0;  // nats a target of a few sequences: of the run's corpora where they are still there
+  double loss = 0;  // nats per target over a few sequences, of the run's corpora if they still exist
   int64_t sequences = 0;
-  std::string without_loss;  // why none was computed; empty: it was
+  std::string without_loss;  // why no loss was computed; empty: it was computed
   std::vector<int64_t> end_tokens;
   bool has_template = false;
   std::string tokenizer;  // its file; empty: none
@@ -23,10 +23,10 @@ struct ExportCheck {
   std::string line() const;  // for people
 };
 
-// Loads a folder that export_checkpoint wrote from this checkpoint with these options, and holds its shape,
-// the loss of a few sequences, end tokens, chat template and tokenizer against the checkpoint's and, where
-// they are still there, the run's corpora. RunError naming what differs. The losses are left out where memory
-// is too small for the model.
+// Loads a folder that export_checkpoint wrote from this checkpoint with these options. Compares shape, loss
+// of a few sequences, end tokens, chat template and tokenizer with the checkpoint's and, if they still exist,
+// the run's corpora. RunError naming the difference. The losses are left out if memory is too small for the
+// model.
 ExportCheck check_export(checkpoint::Checkpoint& checkpoint, const std::filesystem::path& folder,
                          const checkpoint::ExportOptions& options,
                          const std::optional<config::RunConfig>& run);

@@ -38,7 +38,7 @@ class ExportChecks : public testing::Test {
     options_.record = checkpoint::folder_record(options_.companions);
   }
 
-  // The check of an export with which something happened; its message where it fails.
+  // Checks an export after a modification; returns the message of the failure.
   std::string fault(const std::function<void(const fs::path&)>& happen) {
     fs::remove_all(directory_ / "out");
     checkpoint::export_checkpoint(*checkpoint_, directory_ / "out", options_);

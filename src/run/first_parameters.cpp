@@ -42,7 +42,7 @@ void load_parameters(const config::RunConfig& config, Resumed& resumed, const Re
     checkpoint::Checkpoint* checkpoint = resumed.checkpoint();
     if (checkpoint == nullptr && reference.empty()) begin_parameters(config, store);
     if (checkpoint == nullptr) return;
-    // Adapters are in checkpoints only once they were trained.
+    // A checkpoint has adapters only if they were trained before.
     if (has_adapters(store)) initialize(config, store, runtime::Coded::kLeft);
     run::load_parameters(*checkpoint, store);
   });
@@ -54,7 +54,7 @@ void load_parameters(const config::RunConfig& config, Resumed& resumed, const Re
 void begin_parameters(const config::RunConfig& config, const std::string& folder,
                       runtime::ParameterStore& store) {
   const bool whole = !folder.empty();
-  // Adapters are in no model folder, and a new head is in none.
+  // Model folders have no adapters, and no new head.
   const bool has_head = store.table().shape.head.kind != model::HeadKind::kVocabulary;
   if (!whole || has_adapters(store) || has_head)
     initialize(config, store, whole ? runtime::Coded::kLeft : runtime::Coded::kDrawn);
@@ -87,7 +87,7 @@ void Reference::exchange() {
 void open_parameters(const config::RunConfig& config, RunStart& start, const Reference& reference,
                      runtime::ParameterStore& store, survive::Control& control) {
   Resumed& resumed = start.resumed();
-  // Snapshots have what is trained; the rest is that of a checkpoint, or of what the run began with.
+  // A snapshot has trained parameters only; frozen ones come from a checkpoint, or from the run's start.
   if (!resumed.from_snapshot() || has_frozen(store.table()))
     load_parameters(config, resumed, reference, store, control);
   if (!resumed.from_snapshot()) return;

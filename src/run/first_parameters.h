@@ -1,4 +1,4 @@
-// The parameters that a run begins with: by chance, of a model folder, or as an earlier part of it left them.
+// The initial parameters of a run: random, from a model folder, or from a checkpoint or snapshot of the run.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,16 +13,16 @@
 
 namespace sluice::run {
 
-// The masters of a policy's reference, or none where no loss asks for it.
+// The masters of a policy's reference policy; empty if no loss needs it.
 class Reference {
  public:
-  // Collective: where there is one the store has the same parameters behind it. `store` outlives it.
+  // Collective. If a reference is needed, `store` is left with its parameters. `store` outlives this object.
   Reference(const config::RunConfig& config, runtime::ParameterStore& store, survive::Control& control);
 
   bool empty() const { return masters_.empty(); }
 
-  // For as long as it lives the store has the reference's parameters, on all ranks. REQUIRES: there is one;
-  // no step is under way.
+  // During its lifetime the store holds the reference's parameters, on all ranks. REQUIRES: the reference is
+  // not empty; no step is running.
   class InPlace {
    public:
     explicit InPlace(Reference& reference) : reference_(reference) { reference_.exchange(); }
@@ -38,16 +38,16 @@ class Reference {
   void exchange();
 
   runtime::ParameterStore& store_;
-  std::vector<at::Tensor> masters_;  // by bucket; undefined of those that are not trained
+  std::vector<at::Tensor> masters_;  // by bucket; undefined for buckets that are not trained
 };
 
-// A model's first parameters: the weights of a folder, "" for none, and of what is not there numbers by
-// chance.
+// Initializes a model's parameters with the weights of a folder ("": none), and with random numbers for those
+// that the folder lacks.
 void begin_parameters(const config::RunConfig& config, const std::string& folder,
                       runtime::ParameterStore& store);
 
-// Collective: what the run goes on with. A reference's parameters, which the store has then, are what it
-// begins with.
+// Collective: fills the store with the parameters that the run resumes from. Without a checkpoint or
+// snapshot, the store keeps the reference's parameters, which the run begins with.
 void open_parameters(const config::RunConfig& config, RunStart& start, const Reference& reference,
                      runtime::ParameterStore& store, survive::Control& control);
 

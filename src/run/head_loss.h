@@ -1,4 +1,4 @@
-// What heads of numbers minimise, and what an evaluation says of them.
+// The loss of heads of numbers on labelled documents.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace sluice::run {
 
-// Of documents with labels; null: the head is a vocabulary's, or has no labels.
+// The loss for documents with labels; null: the head is a vocabulary's, or has no labels.
 std::shared_ptr<const layers::NumberLoss> label_loss(const model::Shape& shape);
 
 }  // namespace sluice::run

@@ -22,7 +22,7 @@ at::Tensor rows_of(const std::vector<TextNumbers>& texts, size_t first, size_t s
   return rows;
 }
 
-// Of rows that were divided by their lengths, the gradient of what they were.
+// The gradient by rows before they were divided by their lengths, given the gradient by unit rows.
 at::Tensor undivided(const at::Tensor& gradient_NH, const at::Tensor& unit_NH, const at::Tensor& length_N1) {
   return (gradient_NH - unit_NH * (gradient_NH * unit_NH).sum(1, /*keepdim=*/true)) / length_N1;
 }

@@ -13,7 +13,7 @@ namespace {
 
 using Texts = std::vector<TextNumbers>;
 
-// By central differences.
+// Derivatives by central differences.
 void expect_gradients(const Texts& texts, const std::function<HeadOutcome(const Texts&)>& outcome) {
   constexpr double kStep = 1e-5;
   const HeadOutcome found = outcome(texts);

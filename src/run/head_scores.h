@@ -1,4 +1,4 @@
-// What an evaluation says of a head beside its loss: how often it is right.
+// Scores of a classification head beside its loss: accuracy and F1.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace sluice::run {
 
-// Accuracy and F1 as scikit-learn takes them: of one class a row the mean F1 of classes that occur or are
-// chosen; of any number of classes a row, which are chosen above 0, F1 of all marks together and the rows all
-// of whose marks are right.
+// Accuracy and F1 as in scikit-learn. One class per row: F1 is the mean over classes that occur or are
+// chosen. Any number of classes per row (chosen if the number is above 0): F1 is taken over all labels
+// together, and a row counts as accurate if all its labels are right.
 class ClassScores {
  public:
   explicit ClassScores(const corpus::LabelRule& rule);
 
   void add(const corpus::RowLabel& label, const std::vector<double>& numbers);
-  // None of figures, and of no row.
+  // Empty for labels that are figures, and if no row was added.
   std::optional<double> accuracy() const;
   std::optional<double> f1() const;
 

@@ -1,4 +1,4 @@
-// Learning-rate schedule: linear warm-up, then what optimizer.decay says.
+// Learning-rate schedule: linear warm-up, then the decay that optimizer.decay names.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace sluice::run {
 
-// Of step `step` (from 0) of `steps`: lr·(step+1)/warmup_steps while warming up; afterwards from lr at the
-// end of warm-up to min_lr at the last step: by half a cosine, on a line, or not at all (constant); wsd stays
-// at lr and goes on a line in its last steps (Hu et al., MiniCPM, 2024); inverse_sqrt is
-// lr·√(warmup_steps/(step+1)), which does not depend on `steps`, and never below min_lr (Vaswani et al.,
-// 2017).
+// The learning rate of step `step` (from 0) of `steps`. Warm-up: lr·(step+1)/warmup_steps. Afterwards it
+// goes from lr to min_lr at the last step by half a cosine, linearly, or not at all (constant). Decay
+// `wsd` stays at lr and decays linearly in its last steps (Hu et al., MiniCPM, 2024). Decay
+// `inverse_sqrt` is lr·√(warmup_steps/(step+1)), whatever `steps` is, and never below min_lr (Vaswani et
+// al., 2017).
 double learning_rate(const config::OptimizerConfig& optimizer, int64_t step, int64_t steps);
 
 }  // namespace sluice::run

@@ -33,7 +33,7 @@ TEST(LearningRate, WsdIsStableUpToItsLastSteps) {
   wsd.decay_steps = 50;
   EXPECT_DOUBLE_EQ(learning_rate(wsd, 49, 100), 1.0);
   EXPECT_DOUBLE_EQ(learning_rate(wsd, 74, 100), 0.55);
-  wsd.decay_steps = 1000;  // more than there are: all behind warm-up
+  wsd.decay_steps = 1000;  // more steps than exist: decay begins right after warm-up
   EXPECT_DOUBLE_EQ(learning_rate(wsd, 10, 100), 1.0 - 0.9 / 90);
 }
 

@@ -27,7 +27,7 @@ using base::Json;
 using base::text;
 using checkpoint::Companion;
 
-// The default template's file, and the folder of those that a chat chooses by what it has, as tools.
+// The default template's file, and the folder of templates for special chats, such as those with tools.
 constexpr const char* kTemplate = "chat_template.jinja";
 constexpr const char* kMoreTemplates = "additional_chat_templates/";
 constexpr const char* kSettings = "tokenizer_config.json";
@@ -39,7 +39,7 @@ auto* find(Companions& companions, std::string_view name) {
   return found == companions.end() ? nullptr : std::to_address(found);
 }
 
-// The template that stands under "chat_template", of several the default one; "": none.
+// The template under "chat_template"; of several templates the default one; "": none.
 std::string template_in(const std::string& json, const std::string& name) {
   const Json settings = base::parse_python_json(json, name);
   const Json* const found = base::find(settings, "chat_template");
@@ -53,7 +53,7 @@ std::string template_in(const std::string& json, const std::string& name) {
   return "";
 }
 
-// By the names that their files have in a model's folder.
+// Templates by the names of their files in a model's folder.
 using Templates = std::map<std::string, std::string>;
 
 Templates templates_beside(const fs::path& prefix, const corpus::IndexedOptions& places) {
@@ -73,7 +73,7 @@ Templates templates_beside(const fs::path& prefix, const corpus::IndexedOptions&
   return templates;
 }
 
-// The training corpora that learn a part of their tokens.
+// The training corpora with a mask, that is with a loss on a part of their tokens.
 std::vector<fs::path> masked_corpora(const config::DataConfig& data, const corpus::IndexedOptions& places) {
   std::vector<fs::path> prefixes;
   for (const auto& [told, weight] : data.train) {
@@ -85,7 +85,7 @@ std::vector<fs::path> masked_corpora(const config::DataConfig& data, const corpu
   return prefixes;
 }
 
-// Those that all conversations were rendered with; none where corpora differ.
+// The templates that rendered all conversations; empty if corpora differ.
 Templates common_templates(const std::vector<fs::path>& prefixes, const corpus::IndexedOptions& places) {
   Templates common;
   for (const fs::path& prefix : prefixes) {
@@ -111,7 +111,7 @@ std::vector<int64_t> ends_in(const Json& config) {
   return ids;
 }
 
-// The companions' generation settings, or what transformers makes of their config.json where there are none.
+// The companions' generation settings, or those that transformers derives from config.json without them.
 Json generation_of(std::vector<Companion>& companions) {
   if (const Companion* const file = find(companions, kGeneration))
     return base::parse_python_json(file->bytes, kGeneration);
@@ -128,8 +128,8 @@ Json generation_of(std::vector<Companion>& companions) {
   return generation;
 }
 
-// Where the default is another one, the model's other templates go, too: a chat that chose one would be
-// rendered as nothing was that was learnt.
+// A new default template also removes the model's other templates: a chat that chose one of them would be
+// rendered unlike anything that was learnt.
 void add_templates(const Templates& learnt, std::vector<Companion>& companions) {
   if (learnt.empty()) return;
   const std::string own = chat_template_in(companions);
@@ -146,7 +146,7 @@ void add_templates(const Templates& learnt, std::vector<Companion>& companions) 
   }
 }
 
-// The tokens that end the documents of corpora without a mask, as their lengths.json says.
+// The end tokens of documents of corpora without a mask, according to their lengths.json.
 std::vector<corpus::TurnEnd> document_ends(const config::DataConfig& data,
                                            const corpus::IndexedOptions& places) {
   const std::vector<fs::path> masked = masked_corpora(data, places);
@@ -228,7 +228,7 @@ void add_learnt_turns(const config::DataConfig& data, const corpus::IndexedOptio
                       std::vector<Companion>& companions) {
   add_templates(common_templates(masked_corpora(data, places), places), companions);
   add_ends(learnt_turn_ends(data, places), "messages with a loss", companions);
-  // A model whose files list no end goes by the tokenizer's.
+  // A model whose files list no end token uses the tokenizer's.
   if (!end_tokens_in(companions).empty()) add_ends(document_ends(data, places), "documents", companions);
 }
 

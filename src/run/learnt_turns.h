@@ -1,5 +1,5 @@
-// What a run's conversations say of how the model that learns them is to be used: the chat template that they
-// were rendered with, and the tokens that end learnt turns.
+// Conversations in the training corpora determine how the trained model is used: they give the chat template
+// that rendered them, and the tokens that end learnt turns.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@
 
 namespace sluice::run {
 
-// The tokens with which the learnt turns of the training corpora end (corpus/turn_ends.h). Corpora without a
-// mask, or without a tokenizer.json beside them, say nothing. `places`: of those in buckets.
+// The end tokens of learnt turns in the training corpora (corpus/turn_ends.h). Corpora without a mask, or
+// without a tokenizer.json beside them, add none. `places`: of corpora in buckets.
 std::vector<corpus::TurnEnd> learnt_turn_ends(const config::DataConfig& data,
                                               const corpus::IndexedOptions& places = {});
 
-// The chat template that a model's files have, as transformers finds it; "": none.
+// The chat template in a model's files, found as by transformers; "": none.
 std::string chat_template_in(const std::vector<checkpoint::Companion>& companions);
-// The tokens that end a text by a model's files; none where they say nothing.
+// The end-of-text tokens in a model's files; empty if the files have none.
 std::vector<int64_t> end_tokens_in(const std::vector<checkpoint::Companion>& companions);
 
-// Makes the companions' chat template that of the training corpora, and adds the ends of learnt turns, and of
-// documents where the companions list ends at all, to those of their generation_config.json. Logs what
-// changes. Corpora whose templates differ leave the companions' alone, with a warning.
+// Replaces the companions' chat template by the training corpora's. Adds the ends of learnt turns to their
+// generation_config.json, and ends of documents if it lists any end. Logs changes. Corpora with different
+// templates leave the companions' unchanged, with a warning.
 void add_learnt_turns(const config::DataConfig& data, const corpus::IndexedOptions& places,
                       std::vector<checkpoint::Companion>& companions);
 

@@ -1,4 +1,4 @@
-// What all ranks measured of a step, gathered.
+// Gathers all ranks' measurements of a step.
 #pragma once
 
 #include <vector>
@@ -11,18 +11,18 @@
 
 namespace sluice::run {
 
-// By rank, in the order of its program, on the rank's own clock.
+// By rank, in the order of the rank's program, on the rank's own clock.
 using Measurements = std::vector<std::vector<runtime::Measurement>>;
 
-// Collective: 32 bytes a node of the longest program, to every rank.
+// Collective: gathers to every rank, with 32 bytes per node of the longest program.
 Measurements gather_measurements(survive::Control& control, const graph::StepGraph& graph,
                                  const runtime::StepTiming& timing);
 
-// On one clock.
+// The measured times, on one common clock.
 graph::StepTimes times_of(const graph::StepGraph& graph, const Measurements& measured);
 
-// Where the step's critical path lay, by rank and kind, the most time first; not more than a line should
-// hold.
+// The measured critical path of the step, by rank and kind of work: the largest shares first, as many as fit
+// into a line.
 std::vector<report::PathShare> path_shares(const graph::StepGraph& graph, const graph::StepTimes& times);
 
 }  // namespace sluice::run

@@ -1,4 +1,4 @@
-// What a rank holds of the model that a strategy's pipelines say texts with.
+// A rank's part of the model under a strategy whose pipelines generate text.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace sluice::run {
 
-// Of what the engine holds.
+// The shard made of the part that an engine holds.
 generate::ModelShard model_shard(const model::ParameterTable& table, runtime::Engine::ModelPart part,
                                  const at::TensorOptions& like);
 
-// InputError naming `option` unless the text's pipelines can say texts, and are of all ranks.
+// InputError naming `option` unless the strategy's pipelines can generate text and cover all ranks.
 strategy::Strategy parse_rollout_strategy(const std::string& text, const model::Shape& shape, int world_size,
                                           const std::string& option);
 

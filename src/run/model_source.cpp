@@ -48,7 +48,7 @@ void ModelSource::load(runtime::ParameterStore& store) {
 
 namespace {
 
-// Masters of a checkpoint as floats.
+// A checkpoint's masters as float32.
 checkpoint::BaseSource masters_of(checkpoint::Checkpoint& checkpoint) {
   using checkpoint::State;
   return [&checkpoint](const model::Bucket& bucket, base::Interval interval, float* values) {

@@ -1,4 +1,4 @@
-// A trained model on disk, whatever form it has: a Hugging Face folder, a checkpoint, or a run directory.
+// A trained model on disk: a Hugging Face folder, a checkpoint, or a run directory.
 #pragma once
 
 #include <filesystem>
@@ -14,11 +14,11 @@
 
 namespace sluice::run {
 
-// Exactly one of the first two is open, or there are values alone; values beside one of them are made of it.
+// Exactly one of the first two is open, or there are only values. Values beside one are derived from it.
 struct ModelSource {
   std::unique_ptr<checkpoint::HuggingFaceModel> hugging_face;
   std::unique_ptr<checkpoint::Checkpoint> checkpoint;
-  // Masters that are made of others', as an export makes them.
+  // Masters that are computed from other masters, as for an export.
   struct Values {
     model::Shape shape;
     checkpoint::ParameterSource read;
@@ -28,20 +28,20 @@ struct ModelSource {
   const model::Shape& shape() const;
   // "checkpoint runs/a/checkpoints/step-20" or "Hugging Face folder model", for people.
   std::string name() const;
-  // float64 for checkpoints with such masters, else float32: the type that loses nothing.
+  // float64 for checkpoints with float64 masters, else float32: the type that loses nothing.
   config::ComputeType exact_dtype() const;
   // Fills the masters; float64 ones are rounded where the store keeps float32. REQUIRES: a store of shape().
   void load(runtime::ParameterStore& store);
 };
 
-// Has the model take adapters of PEFT's folders side by side (checkpoint/peft_folder.h), in their order.
-// InputError as there, and where the model has adapters of its own.
+// Adds the adapters of PEFT folders to the model, side by side (checkpoint/peft_folder.h), in their order.
+// InputError as there, and if the model has adapters of its own.
 void add_adapters(ModelSource& model, const std::vector<std::filesystem::path>& folders);
 
-// Tokens that end a text, as the files of a model's folder say; none where they say nothing.
+// The end-of-text tokens in the files of a model's folder; empty if the files have none.
 std::vector<int64_t> end_tokens_in(const storage::Location& folder);
 
-// A folder with config.json and weights; else as open_newest_whole. InputError when it is neither.
+// A folder with config.json and weights, else as open_newest_whole. InputError if it is neither.
 ModelSource open_model(const storage::Location& location);
 
 }  // namespace sluice::run

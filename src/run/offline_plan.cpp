@@ -44,7 +44,7 @@ session::RunMachine this_machine(config::RunConfig config, int ranks) {
   return machine;
 }
 
-// What is left of host memory beside them, as in a run; where it is known.
+// Subtracts snapshots from host memory, as in a run, if host memory is known.
 void set_aside_snapshots(const config::RunConfig& config, session::RunMachine& machine) {
   int64_t& host_bytes = machine.calibration.options.memory.host_bytes;
   if (!config.elastic.enabled || machine.world_size < 2 || config.memory.host_gib > 0 || host_bytes == 0)

@@ -33,7 +33,7 @@ int64_t tokens_of(const Tokenizer& tokenizer) {
   return tokenizer ? std::ssize(corpus::token_texts(tokenizer->bytes, tokenizer->name)) : 0;
 }
 
-// The rows that the folder says, before those that both models have were made its vocabulary.
+// The vocabulary rows in the folder's config.json, before the model was reduced to the common rows.
 int64_t own_rows(const OtherModel& model) {
   const std::filesystem::path path = model.folder / "config.json";
   return model::shape_from_hugging_face(base::read_python_json(path), path.string()).vocab;

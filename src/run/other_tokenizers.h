@@ -1,4 +1,4 @@
-// Whether models beside the one that a run trains mean the same tokens by their ids.
+// Checks that models beside the trained one mean the same tokens by their ids.
 #pragma once
 
 #include "config/run_config.h"
@@ -7,12 +7,12 @@
 
 namespace sluice::run {
 
-// InputError naming the model and an id with its two texts where its folder has another tokenizer than
-// model.hf; for a teacher with other rows than the run's model also where it has no tokenizer to tell by that
-// these only pad the vocabulary, or where not only padding differs.
+// InputError naming the model and an id with its two texts if the model's folder has another tokenizer than
+// model.hf. A teacher with other rows than the run's model must have a tokenizer, which proves that only
+// padding differs; InputError otherwise.
 void require_tokenizer(const session::OtherModel& model, const config::RunConfig& config);
 
-// InputError naming an id and its two texts where the folder has another tokenizer than the run's documents.
+// InputError naming an id and its two texts if the folder's tokenizer is not that of the run's documents.
 void require_tokenizer(const session::OtherModel& model, const session::Data& data);
 
 }  // namespace sluice::run

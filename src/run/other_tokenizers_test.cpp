@@ -40,7 +40,7 @@ class OtherTokenizers : public testing::Test {
     std::ofstream(folder_ / name / "tokenizer.json")
         << R"({"model": {"type": "WordLevel", "vocab": {)" << vocabulary << "}}}";
   }
-  // Why the teacher is refused; empty: it is not.
+  // The reason why the teacher is refused; empty: it is accepted.
   std::string refusal() const {
     try {
       require_tokenizer(session::teachers(config_).front(), config_);
@@ -63,7 +63,7 @@ TEST_F(OtherTokenizers, RowsThatOnlyPadMayDiffer) {
     write_tokenizer("padded", 58);
     EXPECT_EQ(refusal(), "");
     const int unmatched = static_cast<int>(std::min<int64_t>(rows, 64)) + 1;
-    // A token that only one of both has a row for.
+    // A token that only one of both models has a row for.
     write_tokenizer("padded", unmatched);
     expect_refused_for("not only padding differs");
     write_tokenizer("padded", 58);

@@ -49,7 +49,7 @@ void Peers::rendezvous() {
 void Peers::watch_progress() {
   if (options_.config.train.stall_s == 0) return;
   survive::WatchdogOptions options;
-  // Who was ended as stuck before it came to a step's end was perhaps only slow.
+  // A run that was restarted as stuck before it ended a step was perhaps only slow: the limit doubles.
   const int64_t restarts = options_.worker_context ? options_.worker_context->fruitless : 0;
   options.stall_ns = (options_.config.train.stall_s * 1'000'000'000) << std::min<int64_t>(restarts, 8);
   options.others_at_own_work = [this] {
@@ -69,7 +69,7 @@ void Peers::watch_progress() {
   watchdog_ = std::make_unique<survive::Watchdog>(activity(), nodes_, std::move(options));
 }
 
-// What the process does beside holding its lock.
+// The process's work, without the transfers that keep its lock.
 survive::WorkDone Peers::work_done() {
   survive::WorkDone work_done = survive::process_work_done();
   const std::lock_guard lock(failing_);
@@ -77,7 +77,7 @@ survive::WorkDone Peers::work_done() {
   return work_done;
 }
 
-// Before anything in it is read or written.
+// Takes the run directory before anything in it is read or written.
 void Peers::take_directory() {
   control_->together("taking the run directory", [&] {
     if (rank() != 0) return;
@@ -102,8 +102,8 @@ void Peers::require_directory() const {
   if (lock_) lock_->require_held();
 }
 
-// A node failed. An operation with a lost peer may fail before the news of the loss is here: then the peer is
-// to blame, and otherwise the others must learn that this rank is.
+// A node failed. An operation with a lost peer may fail before the loss is reported here: then the peer is to
+// blame. Otherwise this rank is, and the others must be notified.
 runtime::HostExecutor::Options Peers::executor_options() {
   runtime::HostExecutor::Options options;
   options.on_failure = [this](std::exception_ptr failure) { end_process(failure); };
@@ -119,7 +119,7 @@ void Peers::end_process(std::exception_ptr failure) {
   fail(error);
 }
 
-// All ranks may have the same to report, as when they are all told to stop: the first is heard.
+// All ranks may have the same failure to report, such as a stop signal: the first report counts.
 void Peers::fail(const base::Error& error) {
   transport::Heartbeat* heartbeat = nullptr;
   {
@@ -134,7 +134,7 @@ void Peers::fail(const base::Error& error) {
   options_.end_process(error);
 }
 
-// Whose loss nobody told of himself is done without, where there is a supervisor.
+// A rank lost without reporting a failure of its own is left behind, if there is a supervisor.
 void Peers::end_for(const transport::LostRank& loss) {
   release_directory();
   if (loss.reported) options_.end_process(survive::QuietError(loss.text, loss.exit_status));
@@ -143,8 +143,8 @@ void Peers::end_for(const transport::LostRank& loss) {
   SLUICE_ASSERT(false, "end_process returned");
 }
 
-// The failure that is being handled came before the ranks knew of each other. In an epoch that only means
-// that one of them is gone; and who failed before has that to say.
+// The failure being handled occurred before the ranks met. In a later membership it only means that a rank is
+// gone; a rank that failed earlier reports its own failure.
 void Peers::throw_not_met() const {
   if (options_.failure) std::rethrow_exception(options_.failure);
   if (!options_.worker_context) throw;

@@ -1,5 +1,5 @@
-// The other ranks of a run: how this one meets them, hears that one is lost, tells of its own failure, and
-// leaves them. Whatever ends this rank also lets go of the run directory.
+// The other ranks of a run: this rank meets them, is notified when one is lost, reports its own failure, and
+// leaves them. The run directory is released however this rank ends.
 #pragma once
 
 #include <exception>
@@ -23,34 +23,34 @@ class Peers {
   // Starts nothing. `options` outlives the peers.
   explicit Peers(const RunOptions& options) : options_(options) {}
 
-  // Collective over all ranks of the launch. Throws on every rank that has met the others when any rank
-  // fails. But for guard() and fail() nothing may be called before.
+  // Collective over all ranks of the launch. Throws on every rank that has met the others if any rank fails.
+  // Only guard() and fail() may be called before.
   void rendezvous();
 
   comm::Transport& transport() { return *transport_; }  // between hosts
   survive::Control& control() { return *control_; }
-  runtime::NodeWatch& nodes() { return nodes_; }  // of the step under way
-  // For engines of the run: a node that fails on one ends the process, and the watchdog sees all nodes.
+  runtime::NodeWatch& nodes() { return nodes_; }  // for the running step
+  // For engines of the run: a node that fails on one ends the process, and the watchdog watches their nodes.
   runtime::HostExecutor::Options executor_options();
 
-  // Runs `action`; lets the other ranks know if it fails. Around meet() and all that follows.
+  // Runs `action`; reports its failure to the other ranks. It wraps rendezvous() and all that follows.
   template <typename Action>
   void guard(Action action);
 
-  // Collective: the run directory is this run's, before anything in it is read or written.
+  // Collective: takes the run directory for this run, before anything in it is read or written.
   void take_directory();
-  // After leave(), or instead of it by who fails: the next run may have the run directory. Any thread.
+  // Lets the next run take the directory: after leave(), or on a failure instead of leave(). Any thread.
   void release_directory();
-  // RunError, on rank 0, when another run has taken the run directory for a dead one's. Any thread.
+  // RunError, on rank 0, if another run took the directory because it thought this run dead. Any thread.
   void require_directory() const;
 
-  // Collective. Nobody goes before all are done: who ends without a word is taken for lost.
+  // Collective. No rank leaves before all are done: a rank that ends without a goodbye counts as lost.
   void leave();
-  // Collective, behind a step whose snapshot is sealed: ends this process, for the next epoch's.
+  // Collective, after a step whose snapshot is sealed: ends this process; the next membership starts another.
   [[noreturn]] void end_membership(const std::string& why);
-  // Something from outside of the ranks' work ends this one, and so all, at once. Any thread.
+  // Ends this rank, and so all ranks, at once, for a reason outside of the ranks' work. Any thread.
   void fail(const base::Error& error);
-  // A node of a step failed. Any thread.
+  // Ends this process because a node of a step failed. Any thread.
   void end_process(std::exception_ptr failure);
 
  private:
@@ -64,7 +64,7 @@ class Peers {
   const RunOptions& options_;
   std::unique_ptr<comm::Transport> transport_;
   std::unique_ptr<survive::Control> control_;
-  std::mutex failing_;  // guards when heartbeat_ and lock_ come to be: other threads may fail before
+  std::mutex failing_;  // guards the creation of heartbeat_ and lock_: other threads may fail before
   std::unique_ptr<transport::Heartbeat> heartbeat_;
   std::unique_ptr<transport::ParentWatch> parent_watch_;
   std::unique_ptr<survive::RunLock> lock_;  // rank 0

@@ -16,7 +16,7 @@ namespace sluice::run {
 
 namespace {
 
-// As an earlier worker planned it, or planned now.
+// The step as an earlier worker planned it, or newly planned.
 session::BuiltStep built_step(const StepInputs& inputs, int64_t step,
                               const std::vector<strategy::Sequence>& sequences, graph::Purpose purpose) {
   const graph::BuildOptions options{.purpose = purpose, .link_plans = inputs.link_plans};
@@ -129,7 +129,7 @@ void PlanAhead::plan_all() {
 
 namespace {
 
-// The error under way, with the step in front of a user's message.
+// Rethrows the current exception, with the step in front of a user's message.
 [[noreturn]] void rethrow_with_step(int64_t step) {
   try {
     throw;

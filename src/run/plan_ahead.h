@@ -28,43 +28,43 @@ namespace sluice::run {
 struct PreparedStep {
   strategy::StepPlan plan;
   graph::StepGraph graph;
-  std::optional<graph::StepGraph> earlier;  // of an act in front of it (session/earlier_act.h)
-  std::string fallback;  // empty: the plan is the planner's; otherwise why it is not
+  std::optional<graph::StepGraph> earlier;  // a trunk's act in front of it (session/earlier_act.h)
+  std::string fallback;  // empty: the plan is the planner's; otherwise the reason why it is not
   runtime::StepTokens tokens;
-  report::StepRecord known;            // what is to be told of it that is known before it runs
+  report::StepRecord known;            // the part of the step's record that is known before it runs
   int64_t corpus_bytes = 0;            // read for `tokens`
-  int64_t predicted_peak_bytes = 0;    // of the fullest rank, with all that it owns
-  int64_t earlier_peak_bytes = 0;      // likewise, of the act in front of it
-  corpus::SamplerState sampler_after;  // what a checkpoint after this step stores
-  base::Json rollout_after;            // likewise, of runs that roll out; else null
-  // The act of another trunk that trains in the same step, in front of this one: a critic's; null: there is none.
+  int64_t predicted_peak_bytes = 0;    // on the fullest rank, with everything that it owns
+  int64_t earlier_peak_bytes = 0;      // likewise, for the act in front of it
+  corpus::SamplerState sampler_after;  // stored by a checkpoint after this step
+  base::Json rollout_after;            // likewise, in runs with rollouts; else null
+  // The act of another trunk trained in the same step, before this one: the critic's; null: there is none.
   std::shared_ptr<const PreparedStep> critic = nullptr;
   uint64_t agreement = 0;              // hash of plan and graph: equal on all ranks
 };
 
-// What planning reads; all of it outlives the planner thread and is not changed meanwhile.
+// The inputs of planning. All of them outlive the planner thread and do not change meanwhile.
 struct StepInputs {
   const plan::Planner& planner;
   const model::ParameterTable& table;
   int world_size = 1;
   int rank = 0;
   graph::LinkPlans* link_plans = nullptr;
-  survive::PlanMemory* plans = nullptr;         // where training's are kept, and looked for; null: nowhere
-  uint64_t planner_hash = 0;                    // of all that `planner` plans with
-  const StepPlanners* step_planners = nullptr;  // of training's steps; null: `planner` plans them all
-  const session::EarlierAct* earlier = nullptr;  // in front of training's steps; null: none
-  int64_t beside_bytes = 0;  // that a rank owns beside what `planner` counts
+  survive::PlanMemory* plans = nullptr;         // keeps and finds training's plans; null: none are kept
+  uint64_t planner_hash = 0;                    // hash of everything that `planner` plans with
+  const StepPlanners* step_planners = nullptr;  // planners by training step; null: `planner` plans them all
+  const session::EarlierAct* earlier = nullptr;  // act in front of each training step; null: none
+  int64_t beside_bytes = 0;  // owned by a rank and not counted by `planner`
 };
 
-// One step on the calling thread: session::build_step with a warning on rank 0 where it falls back, and this
-// rank's tokens, from `source`; null: none. Throws what planning, graph building and reading throw.
+// Prepares a step on the calling thread: session::build_step, with a warning on rank 0 if it falls back, and
+// this rank's tokens from `source` (null: none). Throws planning, graph building and reading errors.
 PreparedStep prepare_step(const StepInputs& inputs, const std::vector<strategy::Sequence>& sequences,
                           const TokenSource* source, int64_t step, graph::Purpose purpose);
-// The same of documents.
+// The same for documents.
 PreparedStep prepare_step(const StepInputs& inputs, const corpus::Blend& blend, int64_t step,
                           const std::vector<corpus::Sample>& samples, graph::Purpose purpose);
 
-// What a run trains on, step by step.
+// The steps of training, one by one.
 class StepSource {
  public:
   virtual ~StepSource() = default;
@@ -76,16 +76,16 @@ class StepSource {
 class PlanAhead final : public StepSource {
  public:
   static constexpr size_t kDepth = 2;
-  // So many steps behind the one that next() gave last may have been planned, or are being planned.
+  // The most steps after the last result of next() that may have been planned, or are being planned.
   static constexpr int64_t kMostAhead = kDepth + 1;
-  // Behind a step that has run the first of which no rank has a plan yet: what it is planned by may change.
+  // The first step that no rank can have planned while `step` ends: its planner may still change.
   static constexpr int64_t first_unplanned(int64_t step) { return step + 1 + kMostAhead + 1; }
   // The following step; null when there is none. Called on the background thread only.
   using Source = std::function<std::unique_ptr<PreparedStep>()>;
   explicit PlanAhead(Source source, size_t depth = kDepth);
-  ~PlanAhead() override;  // cancels what is left
+  ~PlanAhead() override;  // cancels the remaining steps
 
-  // The next step; null after the last. Rethrows what the source threw when that step is reached.
+  // The next step; null after the last. Rethrows the source's exception when its step is reached.
   std::unique_ptr<PreparedStep> next() override;
 
  private:
@@ -100,11 +100,11 @@ class PlanAhead final : public StepSource {
   std::thread thread_;
 };
 
-// Training's steps [sampler.step(), end_step) in order. Errors carry the step in their message. `data`, whose
-// sampler it is, outlives the source.
+// Training steps [sampler.step(), end_step) in order. Errors name the step in their message. `data`, to which
+// the sampler belongs, outlives the source.
 PlanAhead::Source training_steps(StepInputs inputs, const session::Data& data, session::PhasedSampler sampler,
                                  int64_t end_step);
-// Evaluates the batches of `set`, which outlives the source, one a step.
+// Evaluation steps: one per batch of `set`, which outlives the source.
 PlanAhead::Source evaluation_steps(StepInputs inputs, const session::ValidationData& set);
 
 }  // namespace sluice::run

@@ -17,7 +17,7 @@ namespace sluice::run {
 
 namespace {
 
-// Once for the run, where no candidate uses all ranks.
+// Warns once per run if no candidate uses all ranks.
 void tell_of_idle_ranks(const std::vector<strategy::Strategy>& candidates, int world_size) {
   int most = 0;
   for (const strategy::Strategy& candidate : candidates) most = std::max(most, candidate.ranks());
@@ -52,8 +52,8 @@ Planning::Planning(const RunOptions& options, const AgreedConfig& agreed, const 
   });
 }
 
-// A proposal depends on free memory and the moment; a run that continues on as many ranks, and asks for the
-// same, keeps its own.
+// A proposal depends on free memory at its time. A run that resumes on as many ranks with the same settings
+// therefore keeps its own.
 void Planning::keep_proposal(const Resumed& resumed) {
   config::ParallelConfig& own = config_.parallel;
   if (!own.strategies.empty() || !resumed.config() || resumed.ranks() != world_size()) return;
@@ -80,7 +80,7 @@ cost::CostModel::Options Planning::priced(survive::Control& control) {
   calibration.options.codecs = config::wire_codecs(config_);
   calibration.options.whole_pulls = config_.parallel.strategies.size() != 1;
   calibration_ = cost::to_json(calibration, {}, world_size());
-  // A run that continues takes the room that was written, and the same off again.
+  // A run that resumes has the same memory figure as before, and subtracts the same bytes again.
   control.together("opening other models",
                    [&] { beside_bytes_ = session::leave_room_beside(config_, memory, world_size()); });
   return calibration.options;

@@ -1,4 +1,4 @@
-// What a run plans its steps with: prices, strategies, and what it learns of both as it goes.
+// A run's basis for planning steps: prices and strategies, and its measurements of both while it runs.
 #pragma once
 
 #include <memory>
@@ -20,31 +20,31 @@ namespace sluice::run {
 
 class Planning {
  public:
-  // Collective: measures the machine where it must. All outlive it. Throws on every rank, when a sequence of
-  // the run would be too long, too.
+  // Collective: measures the machine if necessary. All arguments outlive it. Throws on every rank, also if a
+  // sequence of the run would be too long.
   Planning(const RunOptions& options, const AgreedConfig& agreed, const RunStart& start, RunDevice& device,
            survive::Control& control);
 
-  // As agreed, with the strategies that "auto" came to.
+  // The agreed configuration, with "auto" strategies resolved.
   const config::RunConfig& config() const { return config_; }
   const base::Json& calibration() const { return calibration_; }
   const cost::CostModel& cost() const { return planner().cost(); }
   const std::vector<strategy::Device>& devices() const { return devices_; }  // by rank; none: alike
-  // The model's, of the stages that costs cut.
+  // The model's table, with the stages that the cost model chose.
   const model::ParameterTable& table() const { return table_; }
-  // What a rank owns beside the trained model (session::bytes_beside); off the device in all prices.
+  // Bytes that a rank owns beside the trained model (session::bytes_beside); all prices subtract them.
   int64_t beside_bytes() const { return beside_bytes_; }
   const plan::Planner& planner() const { return *planner_; }
   StepPlanners& step_planners() { return *step_planners_; }
   graph::LinkPlans& link_plans() { return link_plans_; }
 
-  // For who plans steps.
+  // The inputs for planning steps of the run's model.
   StepInputs inputs();
-  // From now on training's steps have this act in front of them; it outlives this.
+  // Puts this act in front of all later training steps; `act` outlives this object.
   void set_earlier(const session::EarlierAct& act) { earlier_ = &act; }
   const session::EarlierAct* earlier() const { return earlier_; }
-  // How so many ranks would train on the sequences, with strategies that the run would find for them; why
-  // they could not, where some sequence of the run would be too long for them.
+  // The step graph if `ranks` ranks trained on the sequences, with strategies proposed for that number.
+  // Infeasible, with the reason, for example if a sequence of the run would be too long for them.
   base::Feasible<graph::StepGraph> step_of_fewer(int ranks,
                                                  const std::vector<strategy::Sequence>& sequences) const;
 

@@ -1,4 +1,4 @@
-// In which number formats a run computes.
+// The number formats that a run computes in.
 #pragma once
 
 #include "config/run_config.h"

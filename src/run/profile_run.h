@@ -1,4 +1,4 @@
-// One rank of a profile: what `sluice profile` does where training would begin.
+// One rank of `sluice profile`, which measures where training would begin.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 namespace sluice::run {
 
 // Collective over all ranks of the launch. Measures the configuration's model on its device with its threads,
-// for the TP degrees that its strategies use or that "auto" may propose, at profile_lengths of its context;
-// `budget_ns` is aimed at for all of it. Throws as Trainer.
+// for the TP degrees that its strategies use or that "auto" may propose, at profile_lengths of its context.
+// `budget_ns` is the target for the whole measurement. Throws as Trainer.
 profile::ProbeResult profile_run(const RunOptions& options, int64_t budget_ns);
 
 }  // namespace sluice::run

@@ -41,7 +41,7 @@ RankStatus RankMonitor::status(const runtime::StepResult& result) {
 
 namespace {
 
-// By rank, as graph::awaited_ns; empty where nobody waited, or no transport says whom it waits for.
+// By rank, as graph::awaited_ns; empty if no rank waited, or no transport reports the awaited rank.
 std::vector<int64_t> awaited_by_others(std::span<const RankStatus> words) {
   if (std::ranges::all_of(words, [](const RankStatus& word) { return word.awaited_rank < 0; })) return {};
   std::vector<int64_t> awaited(words.size(), 0);
@@ -61,7 +61,7 @@ std::vector<watch::Detector::Change> RankMonitor::observe(std::span<const RankSt
   std::vector<watch::Sample> samples;
   for (const RankStatus& word : words) samples.push_back(word.sample);
   std::vector<int64_t> awaited = awaited_by_others(words);
-  // What is planned is only asked for where something was long.
+  // Planned waits are only computed if a measured wait was long.
   constexpr int64_t kPartWorthAsking = 10;
   if (!awaited.empty() && std::ranges::max(awaited) > graph.makespan_ns / kPartWorthAsking) {
     const std::vector<int64_t> planned = graph::planned_awaited_ns(graph);
@@ -70,7 +70,7 @@ std::vector<watch::Detector::Change> RankMonitor::observe(std::span<const RankSt
   }
   for (size_t rank = 0; rank < awaited.size(); ++rank) samples[rank][Figure::kAwaited] = awaited[rank];
   step.figures = watch::Figures(samples);
-  // Of the plan, which is the same everywhere, as clocks are not.
+  // Scores are relative to the plan, which is the same on all ranks, unlike their clocks.
   std::vector<watch::Detector::Change> changes =
       detector_.add(step.step, watch::scores_of(step.figures, graph.makespan_ns));
   step.alarms = detector_.alarms();
@@ -85,7 +85,7 @@ std::vector<watch::Detector::Change> RankMonitor::observe(std::span<const RankSt
 
 std::vector<int> RankMonitor::slowdown_percent(int ranks) const {
   constexpr double kGrain = 5;
-  constexpr int kMost = 1000;  // who is slower is as good as gone
+  constexpr int kMost = 1000;  // a rank slower than this is as good as lost
   std::vector<int> percent(static_cast<size_t>(ranks), 100);
   for (const watch::Alarm& alarm : detector_.alarms()) {
     if (alarm.cause != watch::Cause::kSlowdown) continue;

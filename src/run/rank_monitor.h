@@ -1,5 +1,5 @@
-// Who makes others wait, told on every rank alike: what each says of its step, gathered with the other words
-// between two steps, and what a detector makes of it.
+// Detects ranks that make others wait, with the same result on every rank. The ranks' figures of a step are
+// gathered with their other statuses between two steps and given to a detector.
 #pragma once
 
 #include <cstdint>
@@ -17,29 +17,29 @@
 
 namespace sluice::run {
 
-// One rank's part. Trivial to send.
+// One rank's figures of a step. Trivially copyable, so that it can be sent.
 struct RankStatus {
   watch::Sample sample;
-  int64_t awaited_rank = -1;  // whom its computing waited for most between cells; −1: nobody, or not known
-  int64_t awaited_ns = 0;     // how long
+  int64_t awaited_rank = -1;  // the rank that its computing waited for most; −1: none, or not known
+  int64_t awaited_ns = 0;     // total of these waits, which lie between cells
 };
 
 class RankMonitor {
  public:
-  // `pci_bus_id`: of the rank's GPU; empty: none.
+  // `pci_bus_id`: the rank's GPU; empty: none.
   explicit RankMonitor(const std::string& pci_bus_id) : machine_(pci_bus_id) {}
 
   RankStatus status(const runtime::StepResult& result);
-  // Puts what all ranks said into the step's record, and tells what changed. `graph`: what the step ran. The
-  // same words make the same changes on every rank.
+  // Adds all ranks' figures to the step's record, and returns changed alarms. `graph`: the step's graph.
+  // Equal statuses give equal changes on every rank.
   std::vector<watch::Detector::Change> observe(std::span<const RankStatus> words,
                                                const graph::StepGraph& graph, report::StepRecord& step);
   // By rank, over the last steps; 0: not known.
   std::vector<double> slowdowns() const { return detector_.slowdowns(); }
-  // By rank, what plans should count with in hundredths: 100 but for ranks that are told slow, theirs in
-  // steps of five.
+  // By rank, the percentage of its priced time that plans should assume: 100, or for ranks with a slowdown
+  // alarm the slowdown in steps of five.
   std::vector<int> slowdown_percent(int ranks) const;
-  // The slowest of those that are told slow.
+  // The slowest of the ranks that have a slowdown alarm.
   std::optional<watch::Alarm> slowest() const;
 
  private:

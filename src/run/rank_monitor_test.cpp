@@ -22,7 +22,7 @@ graph::StepGraph four_ranks() {
   return graph::build(plan, model::parameter_table(shape), graph::testing::small_cost(shape), kRanks);
 }
 
-// What ranks that take `paces` of their plan say.
+// The statuses of ranks that take `paces` times their plan.
 std::vector<RankStatus> words(const std::vector<double>& paces) {
   std::vector<RankStatus> all(paces.size());
   for (size_t rank = 0; rank < paces.size(); ++rank) {
@@ -33,7 +33,7 @@ std::vector<RankStatus> words(const std::vector<double>& paces) {
   return all;
 }
 
-// The record of the last of so many such steps.
+// The record of the last of so many equal steps.
 report::StepRecord looked(RankMonitor& watch, const graph::StepGraph& graph,
                           const std::vector<RankStatus>& said, int64_t from, int64_t steps) {
   report::StepRecord record;

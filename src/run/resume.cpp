@@ -25,14 +25,14 @@ using storage::Location;
 
 namespace {
 
-// The first rank that found damage, or how many ranks there are. Collective.
+// Collective: the first rank that found damage, or the number of ranks if none did.
 int first_damaged(const std::exception_ptr& damage, survive::Control& control) {
   const std::vector<int64_t> whole = control.gather<int64_t>(damage ? 0 : 1);
   return static_cast<int>(std::ranges::find(whole, 0) - whole.begin());
 }
 
-// The run's state that stands beside the slices, the same text on all ranks; nothing if it is another
-// program's.
+// The run's state from a snapshot, the same text on all ranks; nothing if a different version of the program
+// wrote it.
 std::optional<RunState> read_state(const std::string& written, int rank) {
   try {
     return run_state_from_text(written);
@@ -55,7 +55,7 @@ void Resumed::close_checkpoint() {
   checkpoint_.reset();
 }
 
-// Whether the ranks hold a snapshot that is whole, and no checkpoint is newer: one may be saved between two
+// Whether the ranks hold a whole snapshot and no checkpoint is newer: a checkpoint may be saved between two
 // snapshots.
 bool Resumed::find_snapshot(survive::Control& control) {
   if (!worker_context_ || worker_context_->membership.origin.step == membership::Origin::kNoSnapshot)
@@ -79,8 +79,8 @@ bool Resumed::find_snapshot(survive::Control& control) {
       control.broadcast(rank() == teller ? snapshot_state(*worker_context_) : "", teller);
   const std::optional<RunState> found = read_state(state, rank());
   if (!found) return false;
-  // Frozen parameters are in no snapshot: they are as in any checkpoint of the run, or as in what the run
-  // began with.
+  // Snapshots have no frozen parameters: they come from any checkpoint of the run, or from the parameters
+  // that the run began with.
   if (has_frozen(agreed_.table)) {
     const std::vector<Location> directories = candidates(control);
     const auto is_whole = [&](const Location& directory) {
@@ -94,7 +94,7 @@ bool Resumed::find_snapshot(survive::Control& control) {
   return true;
 }
 
-// Each rank looks at what it will own.
+// Each rank checks the slices that it will own.
 void Resumed::find_checkpoint(survive::Control& control) {
   const std::vector<Location> directories = candidates(control);
   for (const Location& directory : directories) {
@@ -116,13 +116,13 @@ void Resumed::find_checkpoint(survive::Control& control) {
   }
 }
 
-// Rank 0 decides which there are: on a shared file system others may see an older directory.
+// Rank 0 lists the candidates: on a shared file system other ranks may see an older state of the directory.
 std::vector<Location> Resumed::candidates(survive::Control& control) {
   const config::RunConfig& config = asked();
   std::vector<std::string> names;
   control.together("looking for a checkpoint", [&] {
     if (rank() != 0) return;
-    // A run that lost its snapshots goes back to what it saved itself, if it did.
+    // A run that lost its snapshots resumes from its own checkpoints, if it has any.
     const bool own = options_.resume == "auto" || options_.membership_number() > 0;
     std::vector<Location> found;
     if (own) found = checkpoint::all_checkpoints(roots());
@@ -142,7 +142,7 @@ std::vector<Location> Resumed::candidates(survive::Control& control) {
   return directories;
 }
 
-// Where this run saves, the mirror last.
+// The locations to which this run saves, the mirror last.
 std::vector<Location> Resumed::roots() const {
   const config::RunConfig& config = asked();
   std::vector<Location> roots{config.log.dir / "checkpoints"};
@@ -168,7 +168,7 @@ void Resumed::require_own_run(const std::vector<Location>& found) const {
   }
 }
 
-// Null, or on some ranks the damage that they found.
+// Null if all is whole, or on some ranks the damage that they found.
 std::exception_ptr Resumed::open_if_whole(const Location& directory, survive::Control& control) {
   std::exception_ptr damage;
   control.together("opening the checkpoint", [&] {
@@ -229,11 +229,11 @@ void Resumed::tell_of_changes() const {
   config::RunConfig then = *config_;
   config::RunConfig now = asked();
   then.model = now.model;        // it fits: its shape was compared, and a folder may have moved
-  if (then.parallel.proposed) {  // what "auto" came to
+  if (then.parallel.proposed) {  // the strategies that "auto" chose
     then.parallel.strategies.clear();
     then.parallel.proposed = false;
   }
-  // A checkpoint has <1,1,1> as 1x<1,1,1>.
+  // A checkpoint writes <1,1,1> as 1x<1,1,1>.
   for (std::string& written : now.parallel.strategies)
     written = to_text(strategy::parse_strategy(written, static_cast<int>(strategy::kMaxRanks)));
   for (const std::string& line : config::changes(then, now))

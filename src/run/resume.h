@@ -1,5 +1,5 @@
-// What a run goes on from: the newest step that its ranks hold in memory, else the newest checkpoint that all
-// of them find whole, else nothing.
+// The state that a run resumes from: the newest snapshot in the ranks' memory, else the newest checkpoint
+// that all ranks find whole, else nothing.
 #pragma once
 
 #include <exception>
@@ -18,24 +18,24 @@ namespace sluice::run {
 
 class Resumed {
  public:
-  // Collective: looks for it, and tells the user. Both outlive it. Throws on every rank: InputError when
-  // training would write over an earlier run that it does not continue, or when the checkpoint is of another
-  // model; DamagedCheckpoint when none is whole.
+  // Collective: finds the state, and reports it to the user. Both arguments outlive it. Throws on every rank:
+  // InputError if training would overwrite an earlier run that it does not continue, or if the checkpoint is
+  // of another model; DamagedCheckpoint if none is whole.
   Resumed(const RunOptions& options, const AgreedConfig& agreed, survive::Control& control);
 
   bool from_snapshot() const { return from_snapshot_; }
-  // The options', whose origin then is of those that hold the slices whole.
+  // The options' context, with the ranks that hold the slices whole as the origin's holders.
   const std::optional<survive::WorkerContext>& worker_context() const { return worker_context_; }
   checkpoint::Checkpoint* checkpoint() const { return checkpoint_.get(); }  // null: there is none
-  void close_checkpoint();  // it keeps the files it read mapped
-  // The checkpoint's, once it is closed; none: there is none.
+  void close_checkpoint();  // it keeps mapped the files that it read
+  // The checkpoint's location, also after it is closed; empty without one, or with a snapshot.
   const std::optional<storage::Location>& directory() const { return directory_; }
 
   const RunState& state() const { return state_; }  // zero when the run begins
-  // Collective: every rank has the companions then, for any may be rank 0 of a later epoch.
+  // Collective: gives every rank the companions, since any rank may be rank 0 of a later membership.
   void share_companions(survive::Control& control);
-  // How many ranks wrote it, and under which configuration: none of an imported model's, or of an older
-  // program's that this one cannot read.
+  // The number of ranks that wrote the checkpoint, and their configuration. Empty for an imported model, or
+  // if this program cannot read an older program's configuration.
   int ranks() const { return ranks_; }
   const std::optional<config::RunConfig>& config() const { return config_; }
 

@@ -6,7 +6,7 @@
 
 namespace sluice::run {
 
-// Where nobody says which, all are candidates that hold the model beside what ranks own and the cache.
+// Without a configured strategy, candidates are all that hold the model beside owned parameters and KV cache.
 RolloutStrategy::RolloutStrategy(Planning& planning, int world_size)
     : planning_(planning),
       world_size_(world_size),
@@ -16,7 +16,7 @@ RolloutStrategy::RolloutStrategy(Planning& planning, int world_size)
     candidates_ = {
         parse_rollout_strategy(asked, planning.table().shape, world_size, "[config] rl.rollout_strategy")};
     const std::vector<strategy::Pipeline>& pipelines = candidates_.front().pipelines;
-    generation_.schemes.clear();  // nothing is left to choose; what different pipelines take is not known
+    generation_.schemes.clear();  // no choice is left; the time of unequal pipelines is not known
     if (std::ranges::all_of(pipelines,
                             [&](const auto& each) { return each.scheme == pipelines.front().scheme; }))
       generation_.schemes = {pipelines.front().scheme};

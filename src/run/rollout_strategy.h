@@ -1,4 +1,4 @@
-// How a run holds its model when it says texts: under which strategy, and who has which part of it.
+// The strategy under which a run generates responses, and each rank's part of the model under it.
 #pragma once
 
 #include <optional>
@@ -14,19 +14,19 @@ namespace sluice::run {
 
 class RolloutStrategy {
  public:
-  // InputError for a rl.rollout_strategy that doesn't fit. `planning` outlives it.
+  // InputError if rl.rollout_strategy does not fit. `planning` outlives it.
   RolloutStrategy(Planning& planning, int world_size);
 
-  // At present. Where the configuration names none, of fewest ranks until a rollout's lengths are known.
+  // The present strategy. If none is configured: of fewest ranks until a rollout's lengths are known.
   const strategy::Strategy& strategy() const { return strategy_; }
-  // All that it may come to.
+  // All strategies that may be chosen.
   const std::vector<strategy::Strategy>& candidates() const { return candidates_; }
 
-  // From now on that which says a rollout of such prompts soonest, if responses are as those before; what it
-  // takes, where that is known. The same on every rank.
+  // Chooses the fastest strategy for a rollout of such prompts, if responses are as long as earlier ones.
+  // Returns its layout and time, if known. The same on every rank.
   std::optional<inference::GenerationLayout> choose_for(
       std::span<const int64_t> prompts, const std::vector<std::vector<int64_t>>& earlier_lengths);
-  // Collective: this rank's part of the model under that, until engine.release().
+  // Collective: this rank's part of the model under the present strategy, valid until engine.release().
   generate::ModelShard model_shard(runtime::Engine& engine) const;
 
  private:

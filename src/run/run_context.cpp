@@ -70,7 +70,7 @@ void RunContext::open_engine() {
   runtime::Engine::Options options;
   options.precision = precision_of(config.train);
   options.codecs = config::wire_codecs(config);
-  // What a run says may go on to the end of its context, whatever its documents' lengths.
+  // Generated sequences may reach the end of the context, whatever the lengths of documents.
   const bool speaks = config.generates() || config.train.sample_every > 0;
   const int64_t context = config::longest_context(config);
   options.context_length =
@@ -103,7 +103,7 @@ void RunContext::open_engine() {
 
 void RunContext::open_replicas() {
   const std::optional<survive::WorkerContext>& worker_context = start_->resumed().worker_context();
-  // A critic's state is in checkpoints alone.
+  // A critic's state is in checkpoints alone, so a run with a critic keeps no snapshots.
   const bool has_critic = config().rl.algorithm == config::RlAlgorithm::kPpo;
   if (!worker_context || options_.dry_run || has_critic) return;
   start_->resumed().share_companions(control());
@@ -112,7 +112,7 @@ void RunContext::open_replicas() {
   std::iota(ranks.begin(), ranks.end(), 0);
   SnapshotReplicas::Options options{.worker_context = *worker_context,
                                     .every = config().elastic.snapshot_every.value_or(0)};
-  // One distance for all ranks, whatever their nodes have of them.
+  // All ranks use the same distance to their buddies, however many ranks their nodes have.
   const int fullest_node = std::ranges::max(control().gather(launch.local_size));
   if (fullest_node < launch.world_size) options.stride = fullest_node;
   const auto connecting = activity().shared("making the communicators");

@@ -1,5 +1,5 @@
-// What a rank's training loop stands on, each made of what stands before it, with all other ranks: what they
-// agreed upon, device, data and what the run goes on from, planning, parameters.
+// The foundation of a rank's training loop: the agreed configuration, device, data, resumed state, planning
+// and parameters. Each is made from the ones before it, together with all other ranks.
 #pragma once
 
 #include <memory>
@@ -19,16 +19,16 @@
 
 namespace sluice::run {
 
-// Made link by link, because what stands must not go when a later link fails: it would wait for lost peers.
+// Made step by step: earlier objects must survive if a later one fails, else they would wait for lost peers.
 class RunContext {
  public:
   explicit RunContext(RunOptions options) : options_(std::move(options)) {}
 
-  // Collective over all ranks of the launch. Throws on every rank when any rank fails (Control::together).
-  // But for options() and peers().guard() and fail() nothing below may be called before.
+  // Collective over all ranks of the launch. Throws on every rank if any rank fails (Control::together). Only
+  // options(), peers().guard() and peers().fail() may be called before.
   void open();
 
-  // Collective, in place of open(): what was agreed upon and the device alone, for who only measures.
+  // Collective, instead of open(), for callers that only measure: the agreed configuration and the device.
   void open_machine();
 
   const RunOptions& options() const { return options_; }

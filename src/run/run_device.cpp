@@ -25,7 +25,7 @@ using base::text;
 
 namespace {
 
-// The first rank's that has one, as all ranks then know it.
+// The first non-empty description among all ranks, sent to all ranks.
 std::string first_of(survive::Control& control, const std::string& own) {
   const std::vector<int64_t> sizes = control.gather(static_cast<int64_t>(own.size()));
   const auto first = std::ranges::find_if(sizes, [](int64_t size) { return size > 0; });
@@ -57,7 +57,7 @@ RunDevice::RunDevice(const RunOptions& options, const AgreedConfig& agreed, cons
     untracked_bytes_ = ops::untracked_device_bytes(device());
     set_aside_snapshots(options, agreed);
   });
-  at::set_num_threads(chosen_.threads);  // for all threads: another one's number would reach this one
+  at::set_num_threads(chosen_.threads);  // for all threads: another thread's later value would reach this one
   chosen_.memory_bytes = std::ranges::min(control.gather(chosen_.memory_bytes));
   chosen_.host_bytes = std::ranges::min(control.gather(chosen_.host_bytes));
   keeps_memory_ = config.memory.device_gib > 0;
@@ -82,7 +82,7 @@ RunDevice::RunDevice(const RunOptions& options, const AgreedConfig& agreed, cons
   if (!degraded_.empty()) base::log_warning(text("slower than it could be: ", degraded_));
 }
 
-// Why it is not straight between GPUs; empty when it is.
+// Connects the devices. Returns why GPUs are not connected directly; empty if they are.
 std::string RunDevice::connect(survive::Control& control) {
   transport::DeviceTransportOptions connection;
   connection.device = device().index();
@@ -93,8 +93,8 @@ std::string RunDevice::connect(survive::Control& control) {
   return made.detour.empty() ? "" : text("between GPUs by way of host memory: ", made.detour);
 }
 
-// A save behind training copies the owner slices to host memory, and so do snapshots for later epochs; the
-// memory that was asked of the machine has to hold them, too.
+// A background save copies the owner slices to host memory, and so do snapshots for later memberships. The
+// machine's memory has to hold them, too.
 void RunDevice::set_aside_snapshots(const RunOptions& options, const AgreedConfig& agreed) {
   const config::RunConfig& config = agreed.config;
   const int ranks = options.launch.world_size, rank = options.launch.rank;
@@ -116,7 +116,7 @@ void RunDevice::set_aside_snapshots(const RunOptions& options, const AgreedConfi
   chosen_.memory_bytes -= bytes;
 }
 
-// The figure that a run continues with is without it already.
+// A run that resumes has a memory figure that is already reduced.
 int64_t RunDevice::taken_bytes(survive::Control& control) const {
   if (device().is_cpu() || keeps_memory_) return 0;
   const int64_t own = ops::untracked_device_bytes(device()) - untracked_bytes_;

@@ -13,7 +13,7 @@ namespace sluice::run {
 
 namespace {
 
-// Each rank reads its own copy of what may be different files: a node's own disk.
+// Each rank opens its own copy, since files may differ between ranks: for example on a node's own disk.
 session::Data opened(const config::RunConfig& config, const corpus::IndexedOptions& corpora,
                      survive::Control& control) {
   session::Data data;
@@ -25,7 +25,7 @@ session::Data opened(const config::RunConfig& config, const corpus::IndexedOptio
   return data;
 }
 
-// What is left out, cut or without effect, once for the run.
+// Warns once per run of documents and settings that are left out, cut or without effect.
 void tell_notes(const config::RunConfig& config, const session::Data& data) {
   const session::DataPhase& first = data.phases.front();
   if (config.train.epochs > 0)
@@ -37,7 +37,7 @@ void tell_notes(const config::RunConfig& config, const session::Data& data) {
   }
 }
 
-// Of each phase, for training.
+// The training corpora of each phase, compared over the ranks.
 std::vector<std::vector<corpus::CorpusIdentity>> compared(const session::Data& data,
                                                           survive::Control& control) {
   std::vector<std::vector<corpus::CorpusIdentity>> corpora;

@@ -1,4 +1,4 @@
-// What a run begins with: the documents that it learns from, and what an earlier part of it left.
+// The start of a run: the documents that it learns from, and the state that an earlier part of it left.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,24 @@ namespace sluice::run {
 
 class RunStart {
  public:
-  // Collective; all outlive it. Takes the run directory, unless this is a dry run. Throws on every rank, when
-  // ranks read other tokens or the checkpoint has seen others, too.
+  // Collective; all arguments outlive it. Takes the run directory, unless this is a dry run. Throws on every
+  // rank, also if ranks read different tokens or the checkpoint was trained on others.
   RunStart(const RunOptions& options, const AgreedConfig& agreed, Peers& peers);
 
   const session::Data& data() const { return data_; }
-  // Those trained on in a step.
+  // The corpora that a step trains on.
   const std::vector<corpus::CorpusIdentity>& corpora_at(int64_t step) const {
     return corpora_[data_.index_at(step)];
   }
-  // Of what the run goes on from: zero where it goes on from nothing.
+  // The state that the run resumes from; zero if there is none.
   const RunState& state() const { return resumed_.state(); }
   Resumed& resumed() { return resumed_; }
   const Resumed& resumed() const { return resumed_; }
-  session::PhasedSampler sampler() const;  // as the checkpoint left it
+  session::PhasedSampler sampler() const;  // in the checkpoint's state
 
  private:
   session::Data data_;
-  std::vector<std::vector<corpus::CorpusIdentity>> corpora_;  // of each phase of data_, for training
+  std::vector<std::vector<corpus::CorpusIdentity>> corpora_;  // for training, by phase of data_
   Resumed resumed_;
 };
 

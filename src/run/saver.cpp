@@ -17,7 +17,7 @@ using Progress = BackgroundSave::Progress;
 
 namespace {
 
-// Adds the time that it lives.
+// Adds its lifetime to a sum.
 class Stopwatch {
  public:
   explicit Stopwatch(std::atomic<int64_t>& sum_ns) : sum_ns_(sum_ns) {}
@@ -28,7 +28,7 @@ class Stopwatch {
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-// Rank 0 says where the run directory is: others may know it by another name.
+// Rank 0 gives the path of the run directory: other ranks may know it by another name.
 BackgroundSave::Options options_of(RunContext& run) {
   const config::CheckpointConfig& configured = run.config().checkpoint;
   const checkpoint::Retention retention = retention_of(configured);
@@ -158,7 +158,7 @@ void Saver::save_now(const RunState& state) {
   finish();
 }
 
-// Who ends wants the newest state on disk first: the older one's mirror is given up.
+// At the end of a run the newest state should be on disk first: the older state's mirror is given up.
 void Saver::finish_first_place() {
   while (save_.busy() && !save_.committed()) wait_and_advance();
   if (!save_.busy()) return;

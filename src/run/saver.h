@@ -1,5 +1,5 @@
-// How a run saves: behind its steps (checkpoint/background_save.h), the ranks agreeing by the words that they
-// exchange behind each step in any case; or at once, where the run ends or checkpoint.async is off.
+// Saves a run. Saves overlap the steps (checkpoint/background_save.h) and advance with statuses that ranks
+// exchange after each step anyway. At the end of a run, or without checkpoint.async, steps wait for them.
 #pragma once
 
 #include <atomic>
@@ -17,36 +17,36 @@ namespace sluice::run {
 class Saver {
  public:
   // Collective. `run` is open and outlives the saver.
-  // `critic`: what is saved in front of each checkpoint; null: there is none.
+  // `critic`: saved before each checkpoint of the policy; null: there is none.
   Saver(RunContext& run, Critic* critic);
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
-  // Returns when what is being saved is no longer read of that bucket's slice.
+  // Returns when the running save no longer reads that bucket's slice.
   void wait_until_copied(int bucket);
-  // For how long saves have held the run up since the last call.
+  // The time for which saves blocked the run since the last call.
   int64_t take_blocked_ns();
 
-  // What all ranks are to know behind each step.
+  // This rank's status, which all ranks are to get after each step.
   checkpoint::SaveStatus status() const;
-  // Collective: goes on with the save under way, if there is one. Throws on every rank when any rank failed;
-  // what was saved before stays.
+  // Collective: advances the running save, if there is one. Throws on every rank if any rank failed; earlier
+  // checkpoints stay.
   void advance(std::span<const checkpoint::SaveStatus> words);
 
-  // Whether to begin a save behind `done` steps, on all ranks alike: checkpoint.every says so, or said so
-  // while the save before was under way. Nobody waits for a slow disk; its checkpoints are fewer. Where
-  // parameters are pulled by differences, what was due then is left out.
+  // Whether to begin a save after `done` steps, the same on all ranks: checkpoint.every asks for one, or
+  // asked for one while the previous save was running. A slow disk makes checkpoints rarer instead of steps
+  // slower. With pulls by differences a save that was due meanwhile is left out.
   bool due(int64_t done);
-  // Collective, behind the save where one is due: differences begin anew there, whether the disk was quick
-  // enough for it or not, and so does who resumes from it, to the same bits.
+  // Collective, after the save if one is due: restarts the differences of pulls, even if a slow disk delays
+  // the save. A run that resumes from the checkpoint restarts them, too, and gets the same bits.
   void begin_differences_anew(int64_t done);
 
-  // Collective, between two steps: saves the present state. Returns when that is copied, or, without
-  // checkpoint.async, as now().
+  // Collective, between two steps: saves the present state. Returns when the state is copied or, without
+  // checkpoint.async, as save_now().
   void save(const RunState& state);
-  // Returns when the checkpoint is committed, and so is the one under way.
+  // Returns when this checkpoint, and any running save before it, is committed.
   void save_now(const RunState& state);
-  // Collective: ends the save under way.
+  // Collective: completes the running save.
   void finish();
 
  private:
@@ -63,10 +63,10 @@ class Saver {
   SliceSnapshot snapshot_;
   ReadProgress copying_;
   bool postponed_ = false;
-  std::atomic<int64_t> blocked_ns_ = 0;  // for which saves have held the run up …
-  int64_t blocked_before_ns_ = 0;        // … until the one under way began
+  std::atomic<int64_t> blocked_ns_ = 0;  // for which saves have blocked the run …
+  int64_t blocked_before_ns_ = 0;        // … until the running save began
   int64_t blocked_taken_ns_ = 0;         // … until take_blocked_ns() was called
-  checkpoint::BackgroundSave save_;      // its thread uses the above
+  checkpoint::BackgroundSave save_;      // its thread uses the members above
 };
 
 }  // namespace sluice::run

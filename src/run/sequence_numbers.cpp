@@ -14,7 +14,7 @@ void append(std::string& bytes, const void* from, size_t size) {
   bytes.append(static_cast<const char*>(from), size);
 }
 
-// A row as it travels: its sequence, its token, how many numbers it has, and these.
+// A row's message: its sequence, its token, the number of its numbers, and these.
 void append_row(std::string& bytes, int64_t sequence, int64_t token, const double* numbers, int64_t count) {
   const int64_t head[] = {sequence, token, count};
   append(bytes, head, sizeof head);

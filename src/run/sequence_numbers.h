@@ -1,4 +1,4 @@
-// The numbers of a head that an evaluation leaves on the ranks, by sequence and on all of them.
+// Collects the numbers of a head that an evaluation leaves on the ranks: by sequence, on all ranks.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@
 
 namespace sluice::run {
 
-// Of a row with a target.
+// The numbers of a row with a target.
 struct RowNumbers {
-  int64_t token = 0;  // of its sequence
+  int64_t token = 0;  // index in the sequence
   std::vector<double> numbers;
 };
 
-// By sequence of the plan its rows with a target, in their order. `tokens` and `rows` are this rank's;
-// `gather` gives the texts of all ranks, and is called once.
+// For each sequence of the plan its rows with a target, in order. `tokens` and `rows` are this rank's.
+// `gather` returns the strings of all ranks, and is called once.
 using GatherTexts = std::function<std::vector<std::string>(const std::string&)>;
 std::vector<std::vector<RowNumbers>> sequence_numbers(const strategy::StepPlan& plan, int world_size,
                                                       int rank, const runtime::StepTokens& tokens,
                                                       const runtime::RowFigures& rows,
                                                       const GatherTexts& gather);
 
-// Adds the rows of a sequence of a blend whose documents, or tokens, have labels.
+// Adds the rows of a sequence from a blend whose documents, or tokens, have labels.
 void add_rows(const corpus::Blend& blend, const strategy::Sequence& sequence,
               const std::vector<RowNumbers>& rows, ClassScores& scores);
 

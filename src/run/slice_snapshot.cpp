@@ -23,7 +23,7 @@ namespace sluice::run {
 
 namespace {
 
-// As wide as is computed, however masters and moments are kept.
+// The states, as wide as the optimizer computes, however masters and moments are stored.
 std::array<at::Tensor, 3> states_of(const runtime::OwnerSlice& slice) {
   return {runtime::wide_master(slice), slice.exp_avg.read(), slice.exp_avg_sq.read()};
 }
@@ -34,19 +34,19 @@ size_t states_bytes(const runtime::ParameterStore& store, int bucket) {
   return static_cast<size_t>(numbers * comm::size_of(store.options().precision.master()));
 }
 
-// A bucket that is not trained has no moments, whatever empty tensors point to.
+// A bucket that is not trained has no moments, even if empty tensors have addresses.
 checkpoint::OwnerState state_of(const model::Bucket& bucket, const runtime::OwnerSlice& slice,
                                 const void* master, const void* exp_avg, const void* exp_avg_sq) {
   return {slice.owned, master, bucket.trained ? exp_avg : nullptr, bucket.trained ? exp_avg_sq : nullptr};
 }
 
-// What is not trained is read where it is, if it is wide.
+// A frozen slice in host memory is read in place, unless it is stored as bfloat16.
 bool stays(const runtime::ParameterStore& store, const model::Bucket& bucket) {
   const bool as_wide = store.owner(bucket.index).master.scalar_type() != at::kBFloat16;
   return !bucket.trained && store.options().device.is_cpu() && as_wide;
 }
 
-// Touched, in large pages where the system has them: a copy waits for none.
+// Memory whose pages are touched, in large pages if the system has them, so that copies need not wait.
 at::Tensor host_memory(int64_t bytes, bool pinned) {
   const auto options = at::TensorOptions().dtype(c10::ScalarType::Byte);
   if (pinned) return at::empty({bytes}, options.pinned_memory(true));
@@ -58,12 +58,12 @@ at::Tensor host_memory(int64_t bytes, bool pinned) {
                                     base::human_bytes(static_cast<double>(bytes)),
                                     ": set checkpoint.async = false, which needs none"));
   }
-  ::madvise(memory, whole, MADV_HUGEPAGE);  // a wish
+  ::madvise(memory, whole, MADV_HUGEPAGE);  // a hint
   std::memset(memory, 0, whole);
   return at::from_blob(memory, {bytes}, &std::free, options);
 }
 
-// libtorch has few streams, and hands them out again in turn: one for all snapshots of a GPU, drawn once.
+// libtorch has few streams and reuses them in turn: all snapshots of a GPU share one, taken once.
 c10::Stream snapshot_stream(c10::Device device) {
   static std::mutex drawing;
   static std::map<c10::DeviceIndex, c10::Stream> drawn;
@@ -74,7 +74,7 @@ c10::Stream snapshot_stream(c10::Device device) {
   return drawn.emplace(device.index(), stream).first->second;
 }
 
-// Work of the calling thread goes to the stream of snapshots, and is done when this ends.
+// Directs the calling thread's work to the snapshot stream; the destructor waits for the work.
 class OwnStream {
  public:
   explicit OwnStream(c10::Device device) {
@@ -82,7 +82,7 @@ class OwnStream {
   }
   ~OwnStream() { wait(); }
 
-  // Returns when the work is done that it was given.
+  // Returns when all work on the stream is done.
   void wait() const {
     if (guard_) guard_->current_stream().synchronize();
   }
@@ -91,7 +91,7 @@ class OwnStream {
   std::optional<c10::StreamGuard> guard_;
 };
 
-// On the CPU not copy_, which would take the threads that compute.
+// On the CPU without copy_, which would occupy the threads that compute.
 void copy_state(const at::Tensor& state, char* bytes) {
   if (state.is_cpu()) {
     std::memcpy(bytes, state.const_data_ptr(), state.nbytes());

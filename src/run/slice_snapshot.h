@@ -1,4 +1,4 @@
-// Owner slices as they are at one moment, for who writes them while the next step changes them.
+// Copies of owner slices at one moment, to be written while the next step changes the slices.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,14 +15,14 @@
 
 namespace sluice::run {
 
-// How far the one who reads owner slices has come, bucket by bucket in the table's order. One thread reads,
-// another waits.
+// The progress of a thread that reads owner slices, bucket by bucket in the table's order. Another thread
+// waits for it.
 class ReadProgress {
  public:
   // Before the reader's thread begins: nothing is read yet.
   void begin() { read_ = 0; }
   void set_read(int bucket) { advance_to(bucket + 1); }
-  // All is read, or nobody will read the rest.
+  // All slices are read, or the rest will not be.
   void end() { advance_to(kAll); }
 
   bool has_read(int bucket) const { return read_ > bucket; }
@@ -35,7 +35,7 @@ class ReadProgress {
   std::atomic<int> read_ = kAll;
 };
 
-// Whatever becomes of the reader: its end.
+// Ends a reader's progress on leaving the scope, also by an exception.
 class EndOfRead {
  public:
   explicit EndOfRead(ReadProgress& progress) : progress_(progress) {}
@@ -47,25 +47,25 @@ class EndOfRead {
   ReadProgress& progress_;
 };
 
-// Host memory for one copy (pinned for a GPU's), kept: it is no tensors' as ops/tensor_memory.h counts them.
-// Not thread-safe.
+// Host memory for one copy (pinned for a GPU's), kept between copies. It is not among the tensors that
+// ops/tensor_memory.h counts. Not thread-safe.
 class SliceSnapshot {
  public:
-  // Begins to make the memory, on a thread of its own: the system takes its time for a first touch. Else the
-  // first take() does.
+  // Starts allocating the memory on a thread of its own, because the first touch of pages takes time. Without
+  // this call the first take() allocates it.
   void make_room(const runtime::ParameterStore& store);
-  // Copies a rank's slices, from a GPU on a stream of its own. Nobody may change a bucket's before `progress`
-  // has it. The result points into this object until the next take(). What is not trained is copied from a
-  // GPU once, and on a CPU never: it stays as it is.
+  // Copies a rank's slices, from a GPU on a stream of its own. A bucket's slice must not change before
+  // `progress` has passed it. The result points into this object until the next take(). Frozen slices are
+  // copied from a GPU once, and on a CPU never, because they do not change.
   std::vector<checkpoint::OwnerState> take(const runtime::ParameterStore& store, ReadProgress& progress);
-  // No copy where the slices lie in host memory already: for who waits until the save has ended.
+  // As take(), but slices in host memory are not copied: for callers that wait for the end of the save.
   std::vector<checkpoint::OwnerState> view(const runtime::ParameterStore& store);
 
-  // What a copy of this rank's slices takes.
+  // The size of a copy of this rank's slices.
   static int64_t bytes(const model::ParameterTable& table, const runtime::Precision& precision,
                        int world_size, int rank);
-  // What it takes besides to go on where parameters are pulled by differences: what these have come to, as
-  // wide as masters, of the buckets that are trained; else 0.
+  // Additional bytes to resume if parameters are pulled by differences: the sums of the pulled differences of
+  // trained buckets, as wide as masters; else 0.
   static int64_t followed_bytes(const model::ParameterTable& table,
                                 const runtime::ParameterStore::Options& options, int world_size, int rank);
 
@@ -74,9 +74,9 @@ class SliceSnapshot {
   at::Tensor memory_;             // bytes: the copied buckets' states end to end
 };
 
-// Copies a rank's slices of what is trained end to end into memory of run/snapshot_size.h's snapshot_bytes:
-// of each bucket the masters, then the first and the second moments; behind all of them what differences have
-// come to, bucket by bucket. From a GPU on a stream of its own; returns when they are there.
+// Copies a rank's trained slices end to end into `bytes`, which has snapshot_bytes() (run/snapshot_size.h).
+// Each bucket has its masters, then first and second moments; behind all buckets follow the sums of pulled
+// differences, bucket by bucket. From a GPU on a stream of its own; returns when the copies are complete.
 void copy_slices(const runtime::ParameterStore& store, char* bytes);
 
 }  // namespace sluice::run

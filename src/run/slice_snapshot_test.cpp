@@ -93,7 +93,7 @@ TEST(SliceSnapshot, OfNarrowMastersIsWide) {
   EXPECT_EQ(first, 9);
 }
 
-// What is frozen does not change: no rank's snapshot for later memberships has room for it, or any of it.
+// Frozen parameters do not change: no rank's snapshot for later memberships has room for them.
 TEST(SnapshotSize, HasWhatIsTrainedAlone) {
   model::Shape shape = model::sliced_shape(3);
   model::freeze(shape, {"model.embed_tokens", "model.layers.[01]"});

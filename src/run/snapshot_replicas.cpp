@@ -27,7 +27,7 @@ using base::text;
 
 namespace {
 
-// Slices of older programs also had what is frozen.
+// Snapshots of older programs also had frozen slices.
 constexpr const char* kHolds = "holds";
 constexpr const char* kTrained = "trained";
 
@@ -59,7 +59,7 @@ class CanonicalReader {
   size_t position_ = 0;
 };
 
-// How many elements a rank's slices have of the buckets in front of that one, `numbers(bucket)` of each.
+// The elements of a rank's slices in the buckets before that one, `numbers(bucket)` per parameter.
 template <typename Numbers>
 int64_t elements_before(const model::ParameterTable& table, int bucket, int ranks, int rank,
                         const Numbers& numbers) {
@@ -177,14 +177,14 @@ void SnapshotReplicas::take(const std::string& text, int64_t step) {
   computed_ns_ = base::thread_time_ns();  // all that this thread does
 }
 
-// A rank's slices go to its holder, with their hash.
+// Sends this rank's slices and their hash to its holder, and receives a copy.
 void SnapshotReplicas::exchange_copies(survive::Snapshot& snapshot, survive::SnapshotMemory::View& view) {
   const int holder = rank_at(options_.stride);
   std::vector<comm::Message> messages{
       comm::Message{.send = &snapshot.own_hash, .bytes = sizeof snapshot.own_hash, .peer = holder},
       comm::Message{
           .receive = &snapshot.copy_hash, .bytes = sizeof snapshot.copy_hash, .peer = snapshot.copied_rank}};
-  // A rank may own nothing that is trained.
+  // A rank may own no trained parameters.
   if (snapshot.own_bytes > 0)
     messages.push_back({.send = view.own(), .bytes = snapshot.own_bytes, .peer = holder});
   if (snapshot.copy_bytes > 0)
@@ -219,15 +219,15 @@ std::string snapshot_state(const survive::WorkerContext& worker_context) {
 
 namespace {
 
-// What this rank holds of the origin's slices, its own and its holder's, and whether they are as they were
-// sealed, the run's state with them. Each is read once, and only if asked for.
+// The slices that this rank holds for the origin, its own and its buddy's copy. Checks whether slices and run
+// state are as they were sealed; each is read once, and only on demand.
 class SealCheck {
  public:
   explicit SealCheck(const survive::WorkerContext& worker_context)
       : view_(worker_context.memory->find(worker_context.membership.origin.step,
                                           worker_context.membership.origin.membership)) {}
 
-  // Whose slices; -1: none's.
+  // The ranks whose slices these are; -1: none.
   std::array<int, 2> ranks() const {
     if (!view_) return {-1, -1};
     return {view_->snapshot().rank, view_->snapshot().copied_rank};
@@ -316,11 +316,11 @@ class Restorer {
   int64_t followed(const model::Bucket& bucket) const {
     return cost::followed_numbers(bucket.trained, store_.options().pull);
   }
-  // Elements of its states, and behind all of these of what differences have come to.
+  // The numbers per parameter in its states; sums of pulled differences follow after all states.
   int64_t states(const model::Bucket& bucket) const { return snapshot_numbers(bucket); }
 
-  // Where elements of a rank's slice of a bucket begin that lie `first` behind its beginning, of one of its
-  // states; behind the last state those that follow masters.
+  // The index of element `first` of a rank's slice of a bucket in one of its states. After the last state
+  // come the sums of pulled differences, which belong to the masters.
   int64_t place_of(const model::Bucket& bucket, int ranks, int rank, int64_t state, int64_t first) const {
     const model::ParameterTable& table = store_.table();
     const int64_t size = link::OwnerLayout{ranks}.owned(bucket, rank).size();
@@ -337,7 +337,7 @@ class Restorer {
 
   bool holds(int rank) const { return origin_.holders[static_cast<size_t>(rank)] == communicator_.rank(); }
 
-  // The bytes of elements `slice` of one of a bucket's states.
+  // The bytes of elements `slice` in one of a bucket's states.
   const char* source(const model::Bucket& bucket, base::Interval slice, int64_t state) const {
     const survive::Snapshot& snapshot = view_->snapshot();
     for (const auto& [rank, bytes] :
@@ -374,7 +374,7 @@ class Restorer {
     }
   }
 
-  // Into the owner slice; what follows in the bytes.
+  // Copies from the bytes into the owner slice; returns the next bytes.
   const char* take(const model::Bucket& bucket, base::Interval slice, const char* bytes) {
     runtime::OwnerSlice& own = store_.owner(bucket.index);
     const int64_t first = slice.begin - own.owned.begin;
@@ -399,7 +399,7 @@ class Restorer {
   const int64_t element_bytes_;
   const std::optional<survive::SnapshotMemory::View> view_;
   std::vector<at::Tensor> followed_ =
-      std::vector<at::Tensor>(store_.table().buckets.size());  // by bucket: what differences have come to
+      std::vector<at::Tensor>(store_.table().buckets.size());  // by bucket: sums of pulled differences
 };
 
 }  // namespace

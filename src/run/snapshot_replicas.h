@@ -1,6 +1,6 @@
-// A rank's snapshots in memory while it trains: its own owner slices and a copy of those of the rank whose
-// buddy it is, beside the next forward and done before the next update, on a thread of its own. And the way
-// back: from what the ranks of an epoch hold to owner slices cut for as many as there are now.
+// Keeps a rank's snapshots in memory: its own owner slices, and a copy of the slices of the rank whose buddy
+// it is. Copying overlaps the next forward on a thread of its own, and ends before the next update. Restoring
+// redistributes the slices that the ranks of a membership hold to the present number of ranks.
 #pragma once
 
 #include <atomic>
@@ -24,32 +24,32 @@ class SnapshotReplicas {
  public:
   struct Options {
     survive::WorkerContext worker_context;
-    int stride = 1;     // between a rank and its buddy: the next node's, where there are several
-    int64_t every = 0;  // steps between two snapshots; 0: as cost::steps_between_snapshots says
+    int stride = 1;     // distance from a rank to its buddy: the next node's rank, if there are several nodes
+    int64_t every = 0;  // steps between two snapshots; 0: chosen by cost::steps_between_snapshots
   };
-  // `communicator` has all ranks and is used here alone; it and `store` outlive this.
+  // `communicator` has all ranks and is used by this object alone. It and `store` outlive this object.
   SnapshotReplicas(std::unique_ptr<comm::Communicator> communicator, const runtime::ParameterStore& store,
                    Options options);
   ~SnapshotReplicas();
   SnapshotReplicas(const SnapshotReplicas&) = delete;
   SnapshotReplicas& operator=(const SnapshotReplicas&) = delete;
 
-  // Begins a snapshot of the present slices, `state` being the run's; on all ranks or none. Waits for the one
-  // before.
+  // Begins a snapshot of the present slices; `state` is the run's. Called on all ranks or none. Waits for the
+  // previous snapshot.
   void begin(const RunState& state);
-  // Returns when nothing is read of the slices any more and the snapshot is sealed. RunError when a peer is
-  // lost, memory runs out, or slices came to their buddy otherwise than they were.
+  // Returns when the slices are no longer read and the snapshot is sealed. RunError if a peer is lost, memory
+  // runs out, or the slices that arrived at their buddy differ from those sent.
   void wait();
 
-  // Whether to begin one behind `done` steps.
+  // Whether to begin a snapshot after `done` steps.
   bool due(int64_t done) const { return done >= next_; }
-  // What the last snapshot cost this rank's step: its thread's time on a processor, and what wait() waited.
-  // Not what went on beside the step.
+  // The cost of the last snapshot to this rank's step: its thread's processor time, and the time in wait().
+  // The time that overlapped the step is not counted.
   int64_t cost_ns() const { return computed_ns_ + waited_ns_; }
-  // What all ranks send their buddies for one snapshot.
+  // The bytes that all ranks together send to their buddies for one snapshot.
   int64_t sent_bytes() const;
-  // From the cost on the dearest rank, a step's time and that between losses (0: none yet), when the next one
-  // is due. The same on all ranks if these are.
+  // Sets the step of the next snapshot from the cost on the slowest rank, the time of a step and the time
+  // between losses (0: none yet). Equal arguments give the same step on all ranks.
   void schedule(int64_t done, int64_t most_cost_ns, int64_t step_ns, int64_t between_losses_ns);
 
  private:
@@ -63,25 +63,25 @@ class SnapshotReplicas {
   int64_t next_ = 0;
   std::atomic<int64_t> computed_ns_ = 0;
   int64_t waited_ns_ = 0;
-  bool told_of_room_ = false;   // the thread's
-  std::exception_ptr failure_;  // the thread's, read behind its end
+  bool told_of_room_ = false;   // used by the thread alone
+  std::exception_ptr failure_;  // the thread's; read after it ends
   std::thread thread_;
 };
 
-// A run's state as text, and back. InputError when it is none.
+// A run's state as text, and back. InputError if the text is not a state.
 std::string to_text(const RunState& state);
 RunState run_state_from_text(std::string_view text);
 
-// The state of the run at the seat's origin, as this rank holds it. REQUIRES: it holds some of the slices.
+// The run's state at the worker's origin, as this rank holds it. REQUIRES: it holds some of the slices.
 std::string snapshot_state(const survive::WorkerContext& worker_context);
 
-// The seat's origin with holders whose memory still has the slices as they were sealed: a buddy's copy stands
-// in for slices that have changed, and a warning names the rank whose memory that was. Nothing when some
+// The worker's origin, with holders whose memory still has the slices as they were sealed. A buddy's copy
+// replaces slices that have changed, and a warning names the rank with the faulty memory. Nothing if some
 // slices are whole nowhere. Collective.
 std::optional<membership::Origin> intact_origin(const survive::WorkerContext& worker_context,
                                                 survive::Control& control);
 
-// Fills the owner slices from the seat's origin, which is intact. Collective over `communicator`, which has
+// Fills the owner slices from the worker's origin, which is intact. Collective over `communicator`, which has
 // all ranks.
 void restore(const survive::WorkerContext& worker_context, comm::Communicator& communicator,
              runtime::ParameterStore& store);

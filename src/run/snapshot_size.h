@@ -1,5 +1,5 @@
-// What of a rank's slices a snapshot for later memberships has: what is trained. What is frozen does not
-// change, so ranks read it again from where the run got it.
+// The size of a rank's snapshot for later memberships. It has trained parameters only: frozen ones do not
+// change, so ranks read them again from their source.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace sluice::run {
 
-// How many numbers of each parameter of a bucket.
+// Numbers kept for each parameter of a bucket.
 inline int64_t snapshot_numbers(const model::Bucket& bucket) {
   return bucket.trained ? cost::owner_numbers(true) : 0;
 }
@@ -21,7 +21,7 @@ inline bool has_frozen(const model::ParameterTable& table) {
   return std::ranges::any_of(table.buckets, [](const model::Bucket& bucket) { return !bucket.trained; });
 }
 
-// Of the slices of one rank; with what differences have come to, where the options pull by differences.
+// Bytes of one rank's slices, with the sums of pulled differences if the options pull by differences.
 inline int64_t snapshot_bytes(const model::ParameterTable& table,
                               const runtime::ParameterStore::Options& options, int world_size, int rank) {
   int64_t elements = 0;

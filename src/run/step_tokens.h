@@ -1,4 +1,4 @@
-// Reads the tokens that one rank needs of a step.
+// Reads the tokens of a step that one rank needs.
 #pragma once
 
 #include <optional>
@@ -10,24 +10,24 @@
 
 namespace sluice::run {
 
-// What a step's sequences are made of.
+// The source of the tokens and targets of a step's sequences.
 class TokenSource {
  public:
   virtual ~TokenSource() = default;
   // Adds the ids of a piece to `rows.tokens`.
   virtual void add_tokens(const strategy::Sequence& sequence, const strategy::Piece& scheduled,
                           runtime::LanePartTokens& rows) const = 0;
-  // Adds the next id of each of its positions to `rows.targets`, or -1 where there is no loss, and what the
-  // loss is given of the others. The last position of a sequence has none.
+  // Adds the next id of each of its positions to `rows.targets`, or -1 where there is no loss, and the loss's
+  // other inputs for the remaining positions. The last position of a sequence has no target.
   virtual void add_targets(const strategy::Sequence& sequence, const strategy::Piece& scheduled,
                            runtime::LanePartTokens& rows) const = 0;
-  // These pieces are read next: what comes over a network is fetched, all of it at once.
+  // These pieces are read next: bytes from a network are fetched, all at once.
   virtual void fetch_ahead(std::span<const strategy::Sequence> /*sequences*/,
                            std::span<const strategy::Piece> /*pieces*/) const {}
   virtual int64_t read_bytes() const { return 0; }  // from files, so far
 };
 
-// Of documents; what their mask leaves out is no target. InputError as Blend::read.
+// Tokens of documents; tokens that the mask excludes are no targets. InputError as Blend::read.
 class BlendTokens : public TokenSource {
  public:
   explicit BlendTokens(const corpus::Blend& blend) : blend_(blend) {}  // borrowed
@@ -43,7 +43,7 @@ class BlendTokens : public TokenSource {
   const corpus::Blend& blend_;
 };
 
-// The same tokens, whose targets are labels: of a sequence at one token, or of tokens each at its own.
+// The same tokens with labels as targets: one label per sequence at one token, or a label at each token.
 class LabelTokens final : public BlendTokens {
  public:
   explicit LabelTokens(const corpus::Blend& blend) : BlendTokens(blend), blend_(blend) {}  // borrowed
@@ -54,18 +54,18 @@ class LabelTokens final : public BlendTokens {
   const corpus::Blend& blend_;
 };
 
-// The one of a piece's rows that a text's label stands at; nothing: it lies in another piece.
+// The row of a piece at which a text's label stands; empty: that row lies in another piece.
 std::optional<size_t> row_of_text(const strategy::Sequence& sequence, const strategy::Piece& piece,
                                   corpus::LabelRow row);
 
-// What steps read of a blend's documents, which outlives it.
+// The tokens of a blend's documents; the blend outlives the result.
 std::unique_ptr<TokenSource> tokens_of(const corpus::Blend& blend);
 
 // The pieces of a rank's own micro-batches, in the order of its tokens.
 std::vector<std::vector<strategy::Piece>> pieces_of_rank(const strategy::StepPlan& plan, int world_size,
                                                          int rank);
 
-// Of this rank.
+// Reads this rank's tokens of a step.
 runtime::StepTokens read_step_tokens(const TokenSource& source, const strategy::StepPlan& plan,
                                      int world_size, int rank);
 

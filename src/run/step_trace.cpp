@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMoveWords = 5;
 
-// Collective: by rank, what it gathered and summed beside its nodes.
+// Collective: by rank, its FSDP all-gathers and reduce-scatters, which are beside the graph's nodes.
 std::vector<std::vector<graph::FsdpMove>> gather_moves(survive::Control& control,
                                                        const std::vector<graph::FsdpMove>& own) {
   const int64_t most = std::ranges::max(control.gather(std::ssize(own)));
@@ -38,7 +38,7 @@ std::vector<std::vector<graph::FsdpMove>> gather_moves(survive::Control& control
   return moves;
 }
 
-// Records and counters of acts one behind the other.
+// Records and counters of acts, one after the other.
 struct Timelines {
   std::vector<graph::TraceRecord> records;
   std::vector<graph::TraceCounter> counters;
@@ -46,7 +46,7 @@ struct Timelines {
 
   void append(Timelines act, const std::string& name) {
     const int64_t begin_ns = end_ns;
-    // Numbers of transfers begin anew with each act.
+    // The numbers of transfers start anew with each act.
     int64_t flows = 0;
     for (const graph::TraceRecord& record : records) flows = std::max(flows, record.flow + 1);
     for (graph::TraceRecord& record : act.records) {

@@ -1,4 +1,4 @@
-// A step's timelines on disk: what every node of every rank took, and what was predicted.
+// Writes a step's timelines to disk: the measured time of every node of every rank, and the predicted one.
 #pragma once
 
 #include <filesystem>
@@ -12,19 +12,19 @@
 
 namespace sluice::run {
 
-// A part of a step that a graph says, as this rank ran it. Borrows all.
+// A part of a step with its own graph, as this rank ran it. Borrows all of its members.
 struct TracedAct {
   std::string name;  // "teacher"
   const graph::StepGraph& graph;
-  const cost::CostModel& cost;  // which the graph was built with
+  const cost::CostModel& cost;  // the graph was built with it
   const runtime::StepTiming& timing;
 };
 
 // Collective. Rank 0 gathers all ranks' measurements and writes trace-STEP.json (measured) and
 // trace-STEP-predicted.json into `directory`. Times count from each rank's own start of the step. Both count
-// "memory": what tensors hold behind each node, where that is measured, and what is predicted. Acts lie one behind
-// the other, each from where the slowest rank ended the one before; where there are several, labels begin with
-// their names. Both files name the epoch where it is not the first. REQUIRES: an act at least, all of one step.
+// "memory": the bytes of tensors after each node, measured if possible, and predicted. Acts follow one
+// another, each from the slowest rank's end of the previous one; labels name the act if there are several.
+// Both files name the membership if it is not the first. REQUIRES: at least one act, all of one step.
 void write_step_trace(survive::Control& control, const std::vector<TracedAct>& acts,
                       const std::filesystem::path& directory, int64_t epoch);
 

@@ -92,7 +92,7 @@ std::unique_ptr<PreparedStep> TextGroups::next() {
   if (step_ >= run_.config().train.steps) return nullptr;
   auto [batch, margins] = draw();
   const HeadOutcome outcome = outcome_of(run_.config(), data_, text_numbers(run_, batch, step_), margins);
-  // The step divides by the number of targets, one of each text.
+  // The step divides by the number of targets; each text has one.
   const auto targets = static_cast<double>(batch.size());
   for (size_t i = 0; i < batch.size(); ++i) {
     for (const double gradient : outcome.gradients[i]) batch[i].given.push_back(gradient * targets);

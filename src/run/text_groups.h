@@ -1,7 +1,7 @@
-// Steps on texts that belong together: a better and a worse answer; a text, one that it is to lie near, and
-// one that it is not. Their loss is over the whole batch, however its texts lie on ranks: a forward before
-// the step finds the numbers of all of them, and with these the gradient by each, which the step's own
-// backward begins with (Gao et al., Scaling Deep Contrastive Learning Batch Size, 2021).
+// Steps on groups of texts: a better and a worse answer; or an anchor, its positive and a negative. The loss
+// is over the whole batch, on whichever ranks its texts lie. A forward before the step computes the numbers
+// of all texts, and from them the gradient by each text. The step's own backward begins with these gradients
+// (Gao et al., Scaling Deep Contrastive Learning Batch Size, 2021).
 #pragma once
 
 #include <memory>
@@ -16,18 +16,18 @@
 
 namespace sluice::run {
 
-// The texts of a document's group, of a phase's blends; none where one does not fit.
+// The texts of a document's group, from a phase's blends; empty if one does not fit.
 std::vector<GroupText> group_texts(const config::RunConfig& config, const session::DataPhase& phase,
                                    const corpus::Blend& first, int64_t document);
 
-// Collective: the numbers of each text, the same on all ranks, under the plan that an evaluation of them
-// gets. `step` names it, for people.
+// Collective: the numbers of each text, the same on all ranks, computed under the plan of an evaluation.
+// `step` is for messages.
 std::vector<TextNumbers> text_numbers(RunContext& run, const std::vector<GroupText>& texts, int64_t step);
 
-// By how much the better of a document's two answers is to lead; 0 where the corpus says nothing of it.
+// The margin by which a document's better answer is to lead; 0 if the corpus has none.
 double margin_of(const corpus::Blend& blend, int64_t document);
 
-// The head's loss over groups that follow each other, and have such margins.
+// The head's loss over consecutive groups, with their margins.
 HeadOutcome outcome_of(const config::RunConfig& config, const session::DataPhase& phase,
                        const std::vector<TextNumbers>& numbers, const std::vector<double>& margins);
 
@@ -36,7 +36,7 @@ class TextGroups final : public StepSource {
   // The run is open and outlives it.
   explicit TextGroups(RunContext& run);
 
-  // Collective, by the thread that runs steps.
+  // Collective, called by the thread that runs steps.
   std::unique_ptr<PreparedStep> next() override;
 
  private:

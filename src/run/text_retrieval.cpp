@@ -1,4 +1,4 @@
-// Q: queries of a block, D: documents, H: numbers of an embedding.
+// Q: queries in a block, D: documents, H: numbers in an embedding.
 #include "run/text_retrieval.h"
 
 #include <ATen/TensorOperators.h>
@@ -14,9 +14,9 @@ namespace sluice::run {
 namespace {
 
 constexpr int64_t kNearest = 10;
-constexpr int64_t kBlockQueries = 256;  // whose cosines with all documents are in memory at once
+constexpr int64_t kBlockQueries = 256;  // their cosines with all documents are in memory together
 
-// Rows of length one; of zeros, zeros.
+// Rows scaled to length one; rows of zeros stay zero.
 at::Tensor unit_rows(const std::vector<const TextNumbers*>& texts) {
   const auto width = static_cast<int64_t>(texts.front()->size());
   at::Tensor rows = at::empty({static_cast<int64_t>(texts.size()), width}, at::kDouble);
@@ -26,10 +26,10 @@ at::Tensor unit_rows(const std::vector<const TextNumbers*>& texts) {
   return rows.div_(rows.norm(2, {1}, /*keepdim=*/true).clamp_min(kLeast));
 }
 
-// For each query of a block how many documents are no farther than its own.
+// For each query in a block the number of documents at least as near as its own.
 std::vector<int64_t> ranks_of(const at::Tensor& query_QH, const at::Tensor& document_DH,
                               const std::vector<int64_t>& own_Q) {
-  constexpr double kRounding = 1e-9;  // of a cosine
+  constexpr double kRounding = 1e-9;  // rounding error of a cosine
   const at::Tensor cosine_QD = query_QH.mm(document_DH.t());
   const at::Tensor own_Q1 = cosine_QD.gather(1, at::tensor(own_Q, at::kLong).unsqueeze(1));
   const at::Tensor rank_Q = cosine_QD.ge(own_Q1 - kRounding).sum(1);
@@ -45,7 +45,7 @@ base::WideHash text_hash(std::span<const int32_t> tokens) {
 RetrievalScores retrieval_scores(const std::vector<TextNumbers>& embeddings,
                                  const std::vector<base::WideHash>& hashes, int64_t texts_of_group) {
   std::vector<const TextNumbers*> queries, documents;
-  std::vector<int64_t> own;  // of each query, its document
+  std::vector<int64_t> own;  // each query's document
   std::map<std::pair<uint64_t, uint64_t>, int64_t> known;
   for (size_t i = 0; i < embeddings.size(); ++i) {
     const auto place = static_cast<int64_t>(i) % texts_of_group;

@@ -75,7 +75,7 @@ TEST(Retrieval, IsWhatRanksOneByOneGive) {
 TEST(Retrieval, ATextThatOccursTwiceIsOneDocument) {
   Texts texts;
   for (int32_t group = 0; group < 4; ++group) {
-    const double x = group / 2, y = 1 - x;  // two queries look for each
+    const double x = group / 2, y = 1 - x;  // two queries for each
     texts.add({x, y}, 100 + group);
     texts.add({x, y}, group / 2);
   }
@@ -84,7 +84,7 @@ TEST(Retrieval, ATextThatOccursTwiceIsOneDocument) {
   EXPECT_EQ(found.recall_at_1, 1);
 }
 
-// All lie at one place, or nowhere: whichever comes first is no finding.
+// All documents lie at one place, or at zero: the first one must not count as found.
 TEST(Retrieval, AModelWhoseTextsAreAllAlikeFindsNone) {
   for (const double everywhere : {0.5, 0.0}) {
     Texts texts;

@@ -10,7 +10,7 @@ namespace {
 using strategy::Piece;
 using strategy::Sequence;
 
-// Of texts, of which a sequence has that of its document's number. Borrows them.
+// Tokens of texts: a sequence's document number is the index of its text. Borrows them.
 class TextTokens final : public TokenSource {
  public:
   TextTokens(const std::vector<GroupText>& texts, corpus::LabelRow row) : texts_(texts), row_(row) {}

@@ -16,7 +16,7 @@
 namespace sluice::run {
 namespace {
 
-// As wide as ranks compute: nothing is added to masters that stay as they are.
+// Frozen masters are as wide as ranks compute: no updates are added to them.
 runtime::Precision frozen_precision(const config::TrainConfig& train) {
   runtime::Precision precision = precision_of(train);
   precision.masters =
@@ -38,7 +38,7 @@ Trunk::Trunk(RunContext& run, const session::OtherModel& model, const Options& o
 
 void Trunk::open(const Options& options) {
   act_.emplace(session::earlier_act(*planning_, link_plans_));
-  // Responses may go on to the end of the context, whatever the documents' lengths.
+  // Responses may reach the end of the context, whatever the lengths of documents.
   session::require_fit(*planning_, run_.config().generates() ? config::longest_context(run_.config())
                                                              : run_.start().data().longest_sequence());
   const config::RunConfig& config = run_.config();
@@ -58,7 +58,7 @@ void Trunk::open(const Options& options) {
       runtime::make_executor(run_.device().device(), run_.peers().executor_options()), engine);
 }
 
-// No document has a token that only one of both models has a row for.
+// Checks that no document has a token that only one of the two models has a row for.
 void Trunk::require_common_rows(const session::OtherModel& model) const {
   config::RunConfig common = run_.config();
   common.model.shape->vocab = model.common_rows;

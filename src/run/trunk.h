@@ -1,6 +1,6 @@
-// A model beside the one that a run trains: all ranks own it in even slices, as they own theirs, and pull what
-// their place in a strategy computes with. A frozen one (a learnt reward, a teacher) has no gradients and no
-// optimizer state, and is in no checkpoint; a critic has both.
+// A model beside the trained one. All ranks own it in even slices, as they own the run's model, and pull the
+// parameters that their place in a strategy computes with. A frozen trunk (a reward model, a teacher) has no
+// gradients and no optimizer state, and is in no checkpoint; a critic has both.
 #pragma once
 
 #include <cstdint>
@@ -26,33 +26,33 @@ class Trunk {
  public:
   struct Options {
     bool trains = false;
-    bool leaves_head_rows = false;  // in place of losses or numbers
+    bool leaves_head_rows = false;  // instead of losses or numbers
     std::shared_ptr<const layers::NumberLoss> number_loss = nullptr;
   };
   // Collective, without weights. The run is open and outlives it. Throws on every rank: InputError naming the
-  // folder where it has another tokenizer than the run's documents, or no strategy of the run cuts it,
-  // InfeasibleError where none holds it beside the run's model.
+  // folder if its tokenizer differs from that of the run's documents or no strategy of the run divides the
+  // model; InfeasibleError if no strategy holds it beside the run's model.
   Trunk(RunContext& run, const session::OtherModel& model, const Options& options);
 
-  // Collective: every rank reads what it owns from the model's folder, a Hugging Face folder or a checkpoint.
+  // Collective: every rank reads its owner slices from the model's folder (Hugging Face) or checkpoint.
   void load();
 
   const session::OtherModel& model() const { return planning_->model; }
   runtime::ParameterStore& store() { return engine_->store(); }
-  // For who plans steps of it alone.
+  // The inputs for planning steps of the trunk alone.
   StepInputs inputs();
-  // For who plans its act in front of steps of the run's model.
+  // The act, for planning steps of the run's model with the trunk's act in front.
   const session::EarlierAct& act() const { return *act_; }
 
-  // The newest evaluation's or training step's, without a name; memory of all that the rank owns.
+  // The newest evaluation's or training step's record, without a name. It counts all that the rank owns.
   const report::ActRecord& newest() const { return newest_; }
   const runtime::StepTiming& newest_timing() const { return timing_; }
   const cost::CostModel& cost() const { return planning_->planner.cost(); }
 
-  // Collective, between steps of the run's model, whose shards are let go of for it. `what` is for people.
+  // Collective, between steps of the run's model, whose shards are released for it. Messages name `what`.
   runtime::RowFigures evaluate(const graph::StepGraph& graph, const runtime::StepTokens& tokens,
                                const std::string& what);
-  // Likewise. REQUIRES: it trains.
+  // Likewise, a training step. REQUIRES: the trunk trains.
   runtime::StepResult train(const graph::StepGraph& graph, const runtime::StepTokens& tokens,
                             const runtime::AdamW& optimizer, const std::string& what);
 
