@@ -70,7 +70,7 @@ base::Feasible<std::vector<plan::Proposal>> propose_under(const cost::CostModel&
   return choices.method->propose(options, cost);
 }
 
-// Where lanes may exchange by nothing but heads each needs one: a ring instead would be silent.
+// If heads are the only allowed exchange, every lane needs a head: InputError instead of a silent ring.
 void check_heads(const std::vector<strategy::Strategy>& candidates, const PlanningTask& task) {
   const cost::ExchangeSet& exchanges = task.choices.exchanges;
   if (exchanges.ring || exchanges.nested || exchanges.moves_queries()) return;
@@ -87,8 +87,8 @@ void check_heads(const std::vector<strategy::Strategy>& candidates, const Planni
   }
 }
 
-// The choices' policies, and second among them that under which one of the schemes holds the context where
-// the first does not.
+// The choices' policies. If the first one does not hold the context, the one under which a scheme holds it
+// comes second.
 std::vector<strategy::MemoryPolicy> policies_that_hold(const PlanningTask& task,
                                                        const std::vector<strategy::Scheme>& schemes) {
   const PlannerChoices& choices = task.choices;
@@ -112,7 +112,7 @@ std::vector<strategy::MemoryPolicy> policies_that_hold(const PlanningTask& task,
   return policies;
 }
 
-// Why no strategy holds the context under the task's settings, and which would.
+// The reason why no strategy holds the context under the task's settings, and settings that would.
 std::string refusal(const PlanningTask& task, const std::vector<strategy::Scheme>& schemes) {
   const cost::CostModel first =
       task.choices.policies.empty() ? task.cost : task.cost.under(task.choices.policies.front());
@@ -136,7 +136,7 @@ plan::Planner planner_under(const PlanningTask& task) {
                        : task.devices.empty()      ? plan::strategies_of(propose(task))
                                                    : strategies_by_device(task, propose);
   options.devices = task.devices;
-  // A pipeline on ranks that seem to differ counts as on the slowest of them (strategy::on_devices).
+  // A pipeline over ranks with different measurements counts as on its slowest rank (strategy::on_devices).
   if (task.devices_from == DeviceSource::kDescribed) check_devices(options.candidates, task.devices);
   check_lanes(options.candidates, *choices.method);
   if (!choices.strategies.empty()) check_heads(options.candidates, task);
@@ -152,7 +152,7 @@ plan::Planner planner_under(const PlanningTask& task) {
   return plan::Planner(std::move(options), cost);
 }
 
-// Of some evenly spread sample batches, by the clock, which knows of copies; nothing where one is not held.
+// The time of evenly spread sample batches by the clock, which counts copies; nothing if one is not held.
 std::optional<int64_t> steps_ns(const plan::Planner& planner, const PlanningTask& task) {
   constexpr size_t kMost = 8;
   const ClockedStepOverhead beside(planner.cost());
@@ -166,13 +166,13 @@ std::optional<int64_t> steps_ns(const plan::Planner& planner, const PlanningTask
   return sum_ns;
 }
 
-// Whether a run may have another first policy than the first it names.
+// Whether a run may use another first policy than its first configured one.
 bool chooses_policy(const PlanningTask& task) {
   return !task.choices.policies.empty() && task.choices.method == plan::ours() &&
          !task.sample_batches.empty();
 }
 
-// Planned under `policies`, where steps of sample batches then end sooner.
+// Replaces task and planner by ones with `policies`, if steps of sample batches then end sooner.
 void plan_under_if_sooner(std::vector<strategy::MemoryPolicy> policies, PlanningTask& task,
                           plan::Planner& planner) {
   PlanningTask changed = task;
@@ -184,7 +184,7 @@ void plan_under_if_sooner(std::vector<strategy::MemoryPolicy> policies, Planning
   task = std::move(changed);
 }
 
-// What experts make of rows that travel made again, so that lanes hold more.
+// Recomputes the experts' results of dispatched rows, if that lets lanes hold more and shortens steps.
 void save_visits(PlanningTask& task, plan::Planner& planner) {
   const auto travels = [](const strategy::Strategy& candidate) {
     return std::ranges::any_of(candidate.pipelines,
@@ -196,7 +196,7 @@ void save_visits(PlanningTask& task, plan::Planner& planner) {
   plan_under_if_sooner(std::move(policies), task, planner);
 }
 
-// What is always hidden offloaded, likewise.
+// Offloads the share that is always hidden, if that shortens steps.
 void save_lanes(PlanningTask& task, plan::Planner& planner) {
   const PlannerChoices& choices = task.choices;
   if (!chooses_policy(task) || !choices.saves.offload || !choices.offload_saves_lanes) return;
@@ -219,7 +219,7 @@ void refuse_small_host(const plan::Planner& planner, int64_t length) {
            ": raise memory.host_gib, lower memory.offload, raise tp or pp, or run fewer ranks a machine"));
 }
 
-// As corpus::Sampler does for what it draws; all sequences that there are may always be one batch.
+// Checks as corpus::Sampler does for drawn batches; one batch of all sequences is always allowed.
 void require_drawable(const std::vector<int64_t>& sequence_lengths, int64_t tokens_per_step) {
   const auto all = std::reduce(sequence_lengths.begin(), sequence_lengths.end(), int64_t{0});
   const double mean = static_cast<double>(all) / static_cast<double>(sequence_lengths.size());

@@ -15,16 +15,16 @@ namespace {
 
 using strategy::Codec;
 
-constexpr size_t kChoiceBatches = 4;  // of the sample, evenly spread
-constexpr int64_t kLeastPart = 50;    // of a step that a codec has to save
+constexpr size_t kChoiceBatches = 4;  // from the sample, evenly spread
+constexpr int64_t kLeastPart = 50;    // a codec has to save this part of a step
 
 struct CodecRung {
   std::vector<std::string> settings;
   strategy::WireCodecs codecs;
 };
 
-// The codec that loses least first: gradients, then parameters on their way between lanes or from their
-// owners. Whole numbers count only where the time to code them is known.
+// Codecs in the order of their loss: gradients first, then parameters between lanes or from their owners.
+// int8 codecs are tried only if the calibration has the time for coding.
 std::vector<CodecRung> codec_rungs(const cost::CostModel::Options& options) {
   constexpr strategy::LevelCodecs kHalf{Codec::kBFloat16, Codec::kBFloat16}, kOf8{Codec::kInt8, Codec::kInt8};
   const std::string push = "link.push = \"int8\"";
@@ -32,7 +32,7 @@ std::vector<CodecRung> codec_rungs(const cost::CostModel::Options& options) {
   if (options.code_ps_per_element == 0) return all;
   all.push_back({{push}, {.push = kOf8, .sums = kOf8}});
   all.push_back({{push, "link.gather = \"int8\""}, {.push = kOf8, .sums = kOf8, .gather = Codec::kInt8}});
-  // Differences need masters that are wider than what travels.
+  // Differences need masters that are wider than the transferred numbers.
   if (options.memory.kept_master_bytes() > options.memory.element_bytes)
     all.push_back({{push, "link.pull = \"int8-difference\""},
                    {.pull = strategy::PullCodec::kInt8Difference, .push = kOf8, .sums = kOf8}});
@@ -54,8 +54,8 @@ cost::CostModel with_codecs(const cost::CostModel& cost, const strategy::WireCod
   return cost.with(std::move(options));
 }
 
-// Its mean step by the clock, planned for what travels: buffers for codes leave lanes fewer tokens. Nothing
-// where a batch is not held.
+// The strategy's mean step by the clock, planned with the codecs: their buffers leave lanes fewer tokens.
+// Nothing if a batch is not held.
 std::optional<int64_t> mean_makespan_ns(PlanningTask task, const strategy::Strategy& strategy,
                                         const strategy::WireCodecs& codecs) {
   task.cost = with_codecs(task.cost, codecs);

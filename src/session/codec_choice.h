@@ -1,4 +1,4 @@
-// In how many bits gradients and parameters should travel: what a proposal advises beside its strategies.
+// The bits in which gradients and parameters should travel: a proposal's advice beside its strategies.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@
 
 namespace sluice::session {
 
-// Graphs of whole steps are built of so many ranks at most: beyond, advice would take minutes.
+// Graphs of whole steps are built for at most so many ranks: beyond that, advice would take minutes.
 inline constexpr int kMostClockedRanks = 8192;
 
 struct CodecChoice {
-  std::vector<std::string> settings;  // as a configuration says them: link.push = "bfloat16"
+  std::vector<std::string> settings;  // as in a configuration: link.push = "bfloat16"
   strategy::WireCodecs codecs;
   strategy::Strategy strategy;  // the proposal's best
-  // Its mean step by the clock over a few sample batches: with the codecs, and with numbers as wide as they
-  // are.
+  // The mean step by the clock over a few sample batches: with the codecs, and with full-width
+  // numbers.
   int64_t mean_ns = 0;
   int64_t wide_mean_ns = 0;
 };
 
-// Tries codecs in the order of what they lose, and takes a later one only where it makes steps shorter by a
-// fiftieth than the best before. Nothing where none does, or ranks are too many to build graphs of.
+// Tries codecs in the order of their loss. A later one must make steps shorter than the best before it by a
+// fiftieth at least. Nothing if none does, or if ranks are too many to build graphs for.
 // REQUIRES: proposals of this task.
 std::optional<CodecChoice> choose_codecs(const PlanningTask& task, std::span<const plan::Proposal> proposals);
 

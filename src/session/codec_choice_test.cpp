@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kCodecRanks = 16;
 
-// Two nodes of eight, whose adapters move so many bytes a second.
+// Two nodes of eight devices; their adapters move so many bytes a second.
 PlanningTask task_with_links(int64_t bytes_per_s) {
   cost::CostModel::Options options = cost::shipped("a800-7b").options;
   options.inter.bytes_per_s = bytes_per_s;

@@ -37,8 +37,8 @@ std::vector<ValidationData> open_validation(const config::DataConfig& data,
   return sets;
 }
 
-// The document of which one of the blends has the longest text, and the length of that. REQUIRES: they have
-// alike documents, or fewer, which are repeated.
+// The document with the longest text in one of the blends, and that length. REQUIRES: equally many documents,
+// or fewer, which are repeated.
 corpus::Sample longest_of_all(const std::vector<const corpus::Blend*>& blends) {
   corpus::Sample longest;
   for (const corpus::Blend* const blend : blends) {
@@ -50,8 +50,8 @@ corpus::Sample longest_of_all(const std::vector<const corpus::Blend*>& blends) {
   return longest;
 }
 
-// A document that `rl` trains on is the beginning of what it sees: responses, or a second answer, come to it.
-// Their lengths are not known before; one of the longest is there.
+// Batches expected with `rl`. A training document is only the beginning of a sequence: responses, or a second
+// answer, follow. Their lengths are assumed; one of the longest is included.
 std::shared_ptr<const corpus::BatchList> expected_batches(const config::RlConfig& rl,
                                                           const DataPhase& phase) {
   corpus::Sampler prompts(phase.training.sources(), one_by_one(phase.sampling));
@@ -122,7 +122,7 @@ void open_learning(const config::RlConfig& rl, const corpus::IndexedOptions& ind
   phase.listed = expected_batches(rl, phase);
 }
 
-// A step's texts are those of so many groups; one of the longest is among those that plans expect.
+// Expected batches of groups of texts; one of the longest texts is included, so that plans count with it.
 std::shared_ptr<const corpus::BatchList> expected_groups(const config::HeadConfig& head,
                                                          const DataPhase& phase) {
   corpus::Sampler documents(phase.training.sources(), group_by_group(head, phase.sampling));
@@ -171,7 +171,7 @@ void open_partners(const config::HeadConfig& head, const corpus::IndexedOptions&
   phase.listed = expected_groups(head, phase);
 }
 
-// For rewards: by how much each document's answer is to lead, where the corpora say it.
+// For rewards: the margin by which each document's answer is to lead, if the corpora have margins.
 std::shared_ptr<const corpus::LabelRule> margin_rule() {
   return std::make_shared<const corpus::LabelRule>(
       corpus::LabelRule{.form = corpus::LabelForm::kFigures, .names = {"margin"}});
@@ -212,7 +212,7 @@ DataPhase open_phase(const config::RunConfig& config, const config::DataConfig& 
     phase.response_tokens = rl.max_completion_length;
   }
   if (config.head.pairs()) open_partners(config.head, indexed, phase);
-  // What no batch can be drawn with is found here.
+  // Throws here if the settings cannot draw any batch.
   phase.batches()->skip(1);
   return phase;
 }
@@ -320,7 +320,7 @@ int64_t Data::loss_ppm() const {
 
 namespace {
 
-// A list that ends too soon is found before the run begins.
+// Throws before the run if a list of batches is too short.
 void require_enough(const Data& data, int64_t steps) {
   for (size_t i = 0; i < data.phases.size(); ++i) {
     const DataPhase& phase = data.phases[i];

@@ -27,7 +27,7 @@ std::optional<corpus::TokenizerBytes> tokenizer_in(const fs::path& folder) {
 
 namespace {
 
-// What the lengths.json beside a corpus says; 0: nothing.
+// The vocabulary in the lengths.json beside a corpus; 0: not given.
 int64_t vocabulary_of(const corpus::IndexedCorpus& corpus) {
   const fs::path path = corpus::folder_beside(corpus.prefix(), corpus.options()) / "lengths.json";
   std::error_code ignored;
@@ -35,7 +35,7 @@ int64_t vocabulary_of(const corpus::IndexedCorpus& corpus) {
   return base::get_or<int64_t>(base::read_json(path), "vocabulary", 0, path.string());
 }
 
-// Documents spread evenly over the corpus, which reading checks.
+// Reads documents spread evenly over the corpus; reading checks their tokens.
 void look_into(const corpus::IndexedCorpus& corpus) {
   constexpr int64_t kDocuments = 4096;
   constexpr int64_t kTokens = 1 << 12;
@@ -63,7 +63,7 @@ void require_rows(const corpus::Blend& blend, int64_t rows) {
   }
 }
 
-// Which corpus is of another tokenizer, and by what that shows; empty: none is.
+// Names a corpus with another tokenizer and shows a differing id; empty: all agree.
 std::string tokenizer_fault(const config::RunConfig& config, const Data& data) {
   std::optional<corpus::TokenizerBytes> reference;
   if (!config.model.hf.empty()) reference = tokenizer_in(config.model.hf);
@@ -94,7 +94,7 @@ std::string share_of(int64_t part, int64_t all) {
   return base::human_percent(static_cast<double>(part) / static_cast<double>(std::max<int64_t>(all, 1)));
 }
 
-// What training draws of a phase leaves out.
+// Notes on the documents that training leaves out in a phase.
 void add_left_out(const DataPhase& phase, std::vector<std::string>& notes) {
   const corpus::SamplerCounts counts = corpus::Sampler(phase.training.sources(), phase.sampling).counts();
   const int64_t all = phase.training.documents() - counts.other_subset;
@@ -111,7 +111,7 @@ void add_left_out(const DataPhase& phase, std::vector<std::string>& notes) {
                        "\"; \"split\" keeps them)"));
 }
 
-// Documents that a list of batches names although they are held out.
+// Notes on held-out documents that a list of batches names all the same.
 void add_listed(const DataPhase& phase, std::vector<std::string>& notes) {
   if (phase.sampling.validation_ppm == 0) return;
   std::vector<int64_t> first{0};
@@ -209,7 +209,7 @@ std::vector<std::string> data_notes(const config::RunConfig& config, const Data&
   if (const std::string fault = config.data.other_tokenizers ? tokenizer_fault(config, data) : "";
       !fault.empty())
     notes.push_back(text(fault, " (data.other_tokenizers)"));
-  // Phases that go on with the same documents say the same.
+  // Phases that go on with the same documents have the same notes: each is listed once.
   std::vector<std::string> once;
   for (std::string& note : notes) {
     if (std::ranges::find(once, note) == once.end()) once.push_back(std::move(note));

@@ -14,7 +14,7 @@
 namespace sluice::session {
 namespace {
 
-// Everything in a plan of the step's model alone is nothing of the other's.
+// Removes the parts of a plan that hold for the step's own model alone.
 strategy::StepPlan plan_of_other(strategy::StepPlan plan) {
   for (strategy::PipelinePlan& pipeline : plan.pipelines) {
     pipeline.stage_layers = {};
@@ -33,14 +33,14 @@ std::string cut_fault(const strategy::StepPlan& plan, const model::Shape& shape)
   return "";
 }
 
-// What a rank of a last stage has of a step's rows.
+// The rows of a step on a rank of a last stage.
 struct LaneRows {
   int64_t all = 0;
-  int64_t most = 0;                     // of a micro-batch
-  std::vector<int64_t> with_loss = {};  // of each one, at most
+  int64_t most = 0;                     // in one micro-batch
+  std::vector<int64_t> with_loss = {};  // upper bound, by micro-batch
 };
 
-// Wherever in a sequence they lie, a lane has no more of them than of its tokens.
+// At most this many rows of a lane part have a loss: not more than the sequence's, nor than its tokens there.
 int64_t loss_rows(const strategy::StepPlan& plan, const strategy::LanePart& part) {
   int64_t rows = 0;
   for (const strategy::Piece& piece : part.pieces) {
@@ -50,8 +50,8 @@ int64_t loss_rows(const strategy::StepPlan& plan, const strategy::LanePart& part
   return rows;
 }
 
-// What a divergence has of a chunk's logits beside what a loss of the targets has, which the step's proof counts
-// (cost::MemoryCost::head_working_bytes). Both cut their rows into chunks of as many bytes, of at least a few rows.
+// A divergence's bytes for a chunk's logits beyond a target loss's, which the step's proof counts
+// (cost::MemoryCost::head_working_bytes). Both cut rows into chunks of as many bytes, of a few rows at least.
 int64_t divergence_bytes(int64_t rows, int64_t entries, const cost::MemoryModel& memory,
                          model::Divergence divergence) {
   const int64_t wide = std::max<int64_t>(4, memory.element_bytes);
@@ -64,7 +64,7 @@ int64_t divergence_bytes(int64_t rows, int64_t entries, const cost::MemoryModel&
                                   rows_at_once(entries * counted) * entries * counted);
 }
 
-// By rank what `bytes` makes of its lane's rows and TP degree; 0 where no last stage lies.
+// `bytes(rows, tp)` by rank, for its lane's rows and TP degree; 0 for ranks without a last stage.
 template <typename Bytes>
 std::vector<int64_t> bytes_of_ranks(const graph::StepGraph& step, const Bytes& bytes) {
   std::vector<int64_t> of_ranks(static_cast<size_t>(step.world_size), 0);
@@ -85,7 +85,7 @@ std::vector<int64_t> bytes_of_ranks(const graph::StepGraph& step, const Bytes& b
   return of_ranks;
 }
 
-// Why a graph has no room beside what the act leaves on its ranks; empty: it has.
+// The reason why a graph has no room beside the act's bytes on its ranks; empty: it has room.
 std::string room_fault(const graph::StepGraph& graph, const cost::CostModel& cost,
                        const std::vector<int64_t>& left, const std::string& what) {
   const std::vector<graph::RankMemory> memory = graph::predicted_memory(graph, cost);
@@ -132,7 +132,7 @@ std::vector<int64_t> kept_bytes(const EarlierAct& act, const graph::StepGraph& s
     int64_t beside_bytes = 0;
     for (const int64_t own : rows.with_loss)
       beside_bytes = std::max(beside_bytes, divergence_bytes(own, entries, memory, act.divergence));
-    // Rows of all TP ranks are gathered for the micro-batch at work.
+    // The rows of all TP ranks are gathered for the running micro-batch.
     return (rows.all + tp - 1) / tp * of_row + rows.most * of_row + entries * of_row + beside_bytes;
   });
 }
@@ -155,7 +155,7 @@ base::Feasible<graph::StepGraph> try_build_earlier(const EarlierAct& act, const 
         !fault.empty())
       return base::Infeasible{base::text("the teacher: ", fault)};
     return built;
-  } catch (const base::InputError& error) {  // lanes that exchange heads, more than that model has
+  } catch (const base::InputError& error) {  // more lanes exchange heads than that model has
     return base::Infeasible{base::text("the teacher: ", error.what())};
   }
 }

@@ -1,5 +1,5 @@
-// More lanes, and lanes that share parameters, only add strategies: mean steps of batches that no proposal
-// saw must not get longer by them, but for what the search misses.
+// More lanes, and lanes with FSDP, only add strategies. Mean steps of batches that no proposal saw must not
+// get longer by them, except by a small error of the search.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ struct Setting {
 
 class Freedom : public testing::TestWithParam<Setting> {
  protected:
-  // Of steps by the clock, planned with what is proposed for the samples.
+  // The mean step by the clock, planned with the strategies proposed for the samples.
   static int64_t mean_ns(const Batches& samples, const Batches& batches, int max_cp, bool share) {
     const auto& [calibration, ranks] = GetParam();
     const PlanningTask task{.world_size = ranks,
@@ -74,9 +74,9 @@ TEST_P(Freedom, MakesNoMeanStepLongerByMoreThanAFifthOfAPercent) {
   }
 }
 
-// Lanes that share nothing hold 1,596 tokens of 13B, and have 1,536 of each step: whether one micro-batch
-// holds all hangs on the batch, and estimates of divisible sequences don't say. Sums between nodes are dear,
-// so that it is worth 5 % where it does.
+// Lanes without FSDP hold 1,596 tokens of 13B, and get 1,536 of each step. Whether one micro-batch holds all
+// depends on the batch, and estimates of divisible sequences cannot say. Sums between nodes are expensive, so
+// one micro-batch is worth 5 %.
 TEST(Proposals, MissNoStrategyOfOneScheme) {
   constexpr int kRanks = 64;
   constexpr int64_t kTokens = 98'304, kContext = 8'192;

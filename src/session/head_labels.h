@@ -1,4 +1,4 @@
-// How a model's head takes the labels of documents.
+// The labels of documents that a model's head takes.
 #pragma once
 
 #include <memory>
@@ -8,11 +8,11 @@
 
 namespace sluice::session {
 
-// By the names and the problem_type of its config.json; without one a single number is a figure, several are
-// classes. Null: a head that no label belongs to.
+// The rule by the names and the problem_type in its config.json; without a problem_type one number is a
+// figure, several are classes. Null: the head takes no labels.
 std::shared_ptr<const corpus::LabelRule> label_rule(const model::Shape& shape);
 
-// Where a head's rows that stand for texts lie. Means are found at the last.
+// The token whose row stands for a text. Means are found at the last token.
 corpus::LabelRow label_row(const model::HeadStyle& head);
 
 }  // namespace sluice::session

@@ -16,7 +16,7 @@ using strategy::LowPrecisionGemms;
 
 namespace {
 
-// One kind of device at the work of a whole model.
+// Compares kinds of devices by their time for the work of a whole model.
 class Comparison {
  public:
   Comparison(const LowPrecisionTask& task, const cost::CostModel& cost)
@@ -37,7 +37,7 @@ class Comparison {
            own.cell_ns(scheme_, cost::CellKind::kBackward, all, task_.work);
   }
 
-  // Ascending in what a nanosecond that a layer saves adds to the gradient; without those that save none.
+  // Layers by gradient noise per saved nanosecond, ascending; layers that save no time are left out.
   std::vector<int> by_worth(const Device& device) const {
     const int64_t wide_ns = takes_ns(device, {});
     std::vector<std::pair<double, int>> worth;
@@ -52,7 +52,7 @@ class Comparison {
     return order;
   }
 
-  // That have any products of the kind.
+  // All layers with products that can be computed in fewer bits.
   std::vector<int> all() const {
     const base::Interval blocks = cost_.program().blocks();
     std::vector<int> layers;
@@ -63,15 +63,15 @@ class Comparison {
     return layers;
   }
 
-  // As few as take no more than `until_ns`, those that are worth most first; all that save where these are
-  // too few.
+  // The fewest layers with which the work takes at most `until_ns`, the best by by_worth() first. All layers
+  // that save time if these are too few.
   std::vector<int> fewest(const Device& device, int64_t until_ns) const {
     std::vector<int> taken;
     for (const int layer : by_worth(device)) {
       if (takes_ns(device, taken) <= until_ns) break;
       taken.push_back(layer);
     }
-    // Of kinds of layers that save unequally a later one may have made an earlier one needless.
+    // Layers save unequal times, so a later one may have made an earlier one needless.
     for (size_t i = taken.size(); i-- > 0;) {
       std::vector<int> without = taken;
       without.erase(without.begin() + static_cast<ptrdiff_t>(i));
@@ -81,7 +81,7 @@ class Comparison {
   }
 
  private:
-  // One of which there are times.
+  // A scheme for which the calibration has times.
   static strategy::Scheme scheme_of(const cost::CostModel& cost) {
     const cost::CostModel::Options& options = cost.options();
     if (!options.kinds_by_tp.empty()) return {.tp = options.kinds_by_tp.begin()->first};

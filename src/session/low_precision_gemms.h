@@ -1,5 +1,5 @@
-// Which layers of which devices compute their products in fewer bits: as few as let slower devices keep pace
-// with the fastest, those first that add least noise to the gradient for the time they save (after QSync's
+// Chooses the layers that compute their GEMMs in fewer bits, device by device: as few as make slower devices
+// as fast as the fastest. Layers with the least gradient noise per saved time come first (as QSync's
 // allocator: quantise no more than throughput needs).
 #pragma once
 
@@ -16,9 +16,9 @@
 
 namespace sluice::session {
 
-// Of a layer (layers::GemmErrors): what rounding adds to its products over the products' own squares, in
-// the mean; what part of the squares it adds to the stream of activations and to that of gradients; the
-// square of its own gradient.
+// The noise of one layer (layers::GemmErrors). First, for three products, the mean of rounding errors'
+// squares over the product's own squares. Then the layer's part of the squares in the streams of activations
+// and gradients; last the square of its own gradient.
 struct GemmNoise {
   double forward = 0;
   double input_gradient = 0;
@@ -28,16 +28,16 @@ struct GemmNoise {
   double gradient_squares = 1;
 };
 
-// By layer of the model what its rounding adds to the gradient's square, over that, about: noise of a forward
-// product, as far as the layer has a part in the stream, reaches the gradients of all layers through the
-// loss; that of an input's gradient, likewise, its own and those of all layers before; that of a weight's
-// gradient none but its own. QSync's indicator is of this kind, variance by depth.
+// By layer, about how much its rounding adds to the gradient's square, relative to that square. Noise of a
+// forward product, times the layer's part of the stream, reaches all gradients through the loss. Noise of an
+// input gradient reaches the layer's own and all earlier gradients; a weight gradient's noise stays there.
+// QSync's indicator, variance by depth, is of this kind.
 std::vector<double> sensitivities(std::span<const GemmNoise> by_layer);
 
 struct LowPrecisionChoice {
-  std::vector<strategy::Device> devices;  // by rank, with what each computes in fewer bits
-  // Of each kind of device that has any: what it takes of the work, before and behind; and what it was to
-  // keep pace with.
+  std::vector<strategy::Device> devices;  // by rank, with each one's low-precision layers
+  // A kind of device with low-precision layers: its time for the work before and after the choice, and the
+  // fastest device's time, which is the aim.
   struct Kind {
     int first_rank = 0;
     int layers = 0;
@@ -51,21 +51,21 @@ struct LowPrecisionChoice {
 struct LowPrecisionTask {
   base::GemmFormat format = base::GemmFormat::kAsComputed;
   config::LowPrecisionLayers layers = config::LowPrecisionLayers::kMinimal;
-  cost::Work work;                    // a micro-batch by which devices are compared
-  std::vector<GemmNoise> noise = {};  // by layer; none: alike
+  cost::Work work;                    // a micro-batch for comparing devices
+  std::vector<GemmNoise> noise = {};  // by layer; empty: alike
   int world_size = 1;
 };
-// The run's, by an even share of a step's tokens in sequences of the mean of these lengths. REQUIRES:
-// lengths.
+// The run's task: an even share of a step's tokens, in sequences of the mean of these lengths. REQUIRES: at
+// least one length.
 LowPrecisionTask low_precision_task_of(const config::RunConfig& config, std::span<const int64_t> lengths,
                                        int world_size);
 
-// `devices`: by rank; none: alike. kMinimal counts with the cost model's times of the format: layers that it
-// makes no faster stay as they are, and so do all where it has none. REQUIRES: work of some tokens.
+// `devices`: by rank; empty: alike. kMinimal uses the cost model's times of the format: layers that it does
+// not speed up stay as they are, and so do all layers without times. REQUIRES: work of some tokens.
 LowPrecisionChoice choose_low_precision(const LowPrecisionTask& task, std::vector<strategy::Device> devices,
                                         const cost::CostModel& cost);
 
-// The devices with what the configuration asks for, where nothing has been measured; `lengths` of sequences.
+// The devices with the configured low-precision layers, without measured noise; `lengths` of sequences.
 std::vector<strategy::Device> with_low_precision(const config::RunConfig& config,
                                                  std::span<const int64_t> lengths, int world_size,
                                                  std::vector<strategy::Device> devices,
@@ -74,7 +74,7 @@ std::vector<strategy::Device> with_low_precision(const config::RunConfig& config
 // The planner for the same work on these devices, by rank.
 plan::Planner planner_on(const plan::Planner& planner, std::span<const strategy::Device> devices);
 
-// "int8 products in 6 of 24 layers of devices as rank 2's, ..."; and by layer what was known of its noise.
+// For messages: "int8 products in 6 layers of devices as rank 2's, ...", and the noise by layer if known.
 std::string to_text(const LowPrecisionTask& task, const LowPrecisionChoice& choice);
 
 }  // namespace sluice::session

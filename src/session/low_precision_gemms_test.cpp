@@ -51,7 +51,7 @@ TEST(LowPrecisionGemms, AsFewLayersAsLetASlowerDeviceKeepPace) {
   for (const LowPrecisionChoice::Kind& kind : choice.kinds) {
     EXPECT_LE(kind.low_precision_ns, kind.fastest_ns);
     EXPECT_GT(kind.full_precision_ns, kind.fastest_ns);
-    // One layer less would not do.
+    // One layer fewer would not suffice.
     const int64_t saved_ns = (kind.full_precision_ns - kind.low_precision_ns) / kind.layers;
     EXPECT_GT(kind.low_precision_ns + saved_ns, kind.fastest_ns - kind.layers);
   }
@@ -78,12 +78,12 @@ TEST(LowPrecisionGemms, ThoseThatAddLeastNoiseComeFirst) {
               testing::HasSubstr("int8 products in "));
 }
 
-// Noise of an activation reaches every gradient, that of an input's gradient those before it, that of a
-// weight's its own.
+// Noise of a forward product reaches every gradient; noise of an input gradient those of earlier layers;
+// noise of a weight gradient its own alone.
 TEST(LowPrecisionGemms, DepthDecidesWhatNoiseReaches) {
   std::vector<GemmNoise> noise{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}, {0, 1, 0}};
   EXPECT_THAT(sensitivities(noise), ElementsAre(1, 0.5, 0.25, 1));
-  // And how much of the stream, and of the gradient, is the layer's.
+  // Noise also counts by the layer's part of the stream, and of the gradient.
   noise[0].of_activation = noise[1].of_gradient = 0.5;
   noise[2].gradient_squares = 5;
   EXPECT_THAT(sensitivities(noise), ElementsAre(0.5, 0.125, 0.625, 1));
@@ -99,14 +99,14 @@ TEST(LowPrecisionGemms, AllLayersOfAllDevicesWhereTheyAreAskedFor) {
 
 TEST(LowPrecisionGemms, NoneWhoseTimesNobodyKnows) {
   LowPrecisionTask task = task_of();
-  task.format = GemmFormat::kBFloat16;  // which these compute in anyway
+  task.format = GemmFormat::kBFloat16;  // the format that these devices compute in anyway
   const LowPrecisionChoice choice = choose_low_precision(task, devices_of({100, 120}), cost_of_h100());
   EXPECT_EQ(layers_of(choice.devices[1]), 0U);
   task.layers = LowPrecisionLayers::kAll;
   EXPECT_EQ(layers_of(choose_low_precision(task, devices_of({100, 120}), cost_of_h100()).devices[1]), 32U);
 }
 
-// What plans count with: the layers' cells as the format's, all others as they were.
+// Costs of plans: cells of the chosen layers take the format's times, all others are unchanged.
 TEST(LowPrecisionGemms, CellsTakeWhatTheirLayersDo) {
   const cost::CostModel cost = cost_of_h100();
   const strategy::Scheme scheme{.pp = 2};

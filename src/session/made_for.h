@@ -1,4 +1,4 @@
-// How many positions a model was made for, and what is said where it is used beyond them.
+// The positions that a model was made for, and a note if more are used.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace sluice::session {
 
-// As the config.json of a Hugging Face folder says, also in the text part of a model of several; 0: it does
-// not.
+// The positions in the config.json of a Hugging Face folder, also in the text part of a multimodal model; 0:
+// not given.
 int64_t positions_of(const base::Json& config);
 
-// A line where `tokens` are more than the model has positions for; else empty. `what` has so many:
-// "--context-length".
+// A line for the user if `tokens` exceed the model's positions; else empty. The line names the setting with
+// so many tokens, `what`: "--context-length".
 std::string positions_note(int64_t positions, int64_t tokens, const std::string& what);
 
 }  // namespace sluice::session

@@ -14,7 +14,7 @@ namespace {
 
 using base::text;
 
-constexpr int kMostTimes = 128;  // as many ranks as the request's are tried
+constexpr int kMostTimes = 128;  // the largest multiple of the request's ranks that is tried
 
 int64_t lane_tokens(int64_t length, int lanes) { return (length + lanes - 1) / lanes; }
 
@@ -30,7 +30,7 @@ std::optional<MemoryFit> fit_of(const FitRequest& request) {
                    .length_tokens = request.length_tokens};
 }
 
-// The request with other numbers to a parameter; nothing where it has these, or measured bytes of its own.
+// The request with other bytes per owned parameter; nothing if it has these, or measured bytes of its own.
 std::optional<FitRequest> with_owners(const FitRequest& request, bool narrow_masters, bool coded_moments) {
   cost::CostModel::Options options = request.cost.options();
   cost::MemoryModel& memory = options.memory;
@@ -41,7 +41,7 @@ std::optional<FitRequest> with_owners(const FitRequest& request, bool narrow_mas
   return other;
 }
 
-// How far narrow masters alone would come, where they are not enough.
+// The length that narrow masters alone would allow, for requests that need more ranks besides.
 std::string narrow_masters_hold(const FitRequest& request) {
   const auto narrow = with_owners(request, true, false);
   if (!narrow) return "";

@@ -45,7 +45,7 @@ TEST(MemoryFit, ShortContextsNeedNothing) {
   EXPECT_TRUE(to_json(*fit)["settings"].empty());
 }
 
-// With moments in 8 bits already only narrower masters are left.
+// If moments have 8 bits already, only narrower masters are left to try.
 TEST(MemoryFit, NamesNarrowMastersWhereNothingElseHolds) {
   FitRequest given = request("qwen3-30b-a3b", "h100x8", 8, kMillion);
   cost::CostModel::Options options = given.cost.options();

@@ -16,7 +16,7 @@ struct Offer {
   bool proposes = true;
 };
 
-// In the order in which they were offered.
+// The offers in their order.
 std::vector<Offer>& offers() {
   static std::vector<Offer> offers{{"ours", [](uint64_t) { return plan::ours(); }}};
   return offers;

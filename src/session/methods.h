@@ -1,4 +1,4 @@
-// Who plans and proposes, by the name that configurations and commands give.
+// Methods of planning and proposing, by the names in configurations and commands.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@ namespace sluice::session {
 
 using MethodPtr = std::shared_ptr<const plan::Method>;
 
-// Offers one beside "ours": programs that compare do, before they name any; `make` takes a seed. What does
-// not propose plans batches with strategies that are given.
+// Offers a method beside "ours"; programs that compare methods do so before they name any. `make` takes a
+// seed. A method without `proposes` only plans batches with given strategies.
 void offer_method(const std::string& name, std::function<MethodPtr(uint64_t seed)> make, bool proposes);
 
-// InputError listing those that there are.
+// InputError listing the offered methods.
 MethodPtr method_named(const std::string& name, uint64_t seed);
-// The same, of those that propose.
+// As method_named(), among the methods that propose.
 MethodPtr proposing_method_named(const std::string& name, uint64_t seed);
 
 }  // namespace sluice::session

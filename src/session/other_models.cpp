@@ -63,7 +63,7 @@ void refuse_beside_teacher(const config::RunConfig& config) {
   if (config.train.z_loss > 0) refuse("train.z_loss");
 }
 
-// Rows that only pad the teacher's vocabulary are left out, and rows that it lacks are added.
+// Gives the teacher the run's rows: drops rows that only pad its vocabulary, and adds rows that it lacks.
 void match_rows(OtherModel& teacher, int64_t rows) {
   if (teacher.shape.vocab == rows) return;
   teacher.common_rows = std::min(teacher.shape.vocab, rows);

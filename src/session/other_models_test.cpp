@@ -138,7 +138,7 @@ TEST_F(OtherModels, RanksOwnEvenSlices) {
   EXPECT_LE(other_bytes(other_models(config), memory, 3), tables + 2 * (parameters / 3 + 20));
   OtherModel trained = teachers(config).front();
   trained.trained = true;
-  // With copies of its masters, which are wider than what is computed.
+  // Trained: with narrow copies of its masters, which are wider than the compute type.
   EXPECT_EQ(other_bytes({trained}, memory, 1), tables + (16 + 2) * parameters);
   EXPECT_EQ(other_bytes({trained}, {.element_bytes = 4, .owner_bytes_per_parameter = 16}, 1),
             tables + 16 * parameters);
@@ -169,7 +169,7 @@ TEST_F(OtherModels, RoomIsTakenOffTheDevice) {
   EXPECT_EQ(memory.device_bytes, (1 << 30) - beside);
   memory.device_bytes = beside;
   EXPECT_THROW(leave_room_beside(config, memory, 2), base::InfeasibleError);
-  memory.device_bytes = 0;  // not known
+  memory.device_bytes = 0;  // unknown
   EXPECT_EQ(leave_room_beside(config, memory, 2), beside);
   EXPECT_EQ(memory.device_bytes, 0);
 }

@@ -1,4 +1,4 @@
-// The batches of a run whose data change: one source a phase, each from its first step on.
+// The batches of a run whose data change: one source for each phase, used from its first step on.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@ namespace sluice::session {
 struct SamplerPhase {
   int64_t first_step = 0;
   std::unique_ptr<corpus::BatchSource> batches;
-  bool goes_on = false;  // with the documents where the phase before it stopped; otherwise it begins its own
+  bool goes_on = false;  // with the documents, where the previous phase stopped; else it begins its own
 };
 
 // Not thread-safe.
 class PhasedSampler {
  public:
-  // Stands before step 0. REQUIRES: first steps ascend from 0.
+  // Starts before step 0. REQUIRES: first steps ascend from 0.
   explicit PhasedSampler(std::vector<SamplerPhase> phases) : phases_(std::move(phases)) {}
   explicit PhasedSampler(std::unique_ptr<corpus::BatchSource> only) {
     phases_.push_back({.batches = std::move(only)});
   }
 
-  // As corpus::BatchSource. A state is that of the phase to which the step before it belongs.
+  // As corpus::BatchSource. A state belongs to the phase of the step before it.
   corpus::Batch next();
   void skip(int64_t steps);
   int64_t step() const { return phases_[phase_].batches->step(); }

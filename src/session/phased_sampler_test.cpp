@@ -64,7 +64,7 @@ TEST_F(Phases, SkippingIsDrawing) {
   EXPECT_EQ(skipped.next(), drawn.next());
 }
 
-// A phase may be added where a run has stopped, with a step that is the next one.
+// A phase may be added to a run that has stopped, beginning with the next step.
 TEST_F(Phases, PhaseAddedAtTheNextStepIsEntered) {
   PhasedSampler before(drawing(16, 64));
   before.skip(4);
@@ -73,7 +73,7 @@ TEST_F(Phases, PhaseAddedAtTheNextStepIsEntered) {
   EXPECT_EQ(after.next().step, 4);
   EXPECT_EQ(after.phase(), 1);
   before.skip(1);
-  EXPECT_THROW(phased().restore(before.state()), base::InputError);  // step 5 was to be another's
+  EXPECT_THROW(phased().restore(before.state()), base::InputError);  // step 5 belongs to another phase
 }
 
 }  // namespace

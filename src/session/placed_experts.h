@@ -1,4 +1,4 @@
-// Planning for experts that lie as they were visited.
+// Planning with experts that are placed by their use.
 #pragma once
 
 #include <span>
@@ -8,9 +8,9 @@
 
 namespace sluice::session {
 
-// The planner for the same work where candidates' lanes have experts placed by their use, one of ExpertUse a
-// layer (plan::place_experts, with as many seats to spare as the costs say), at what that leaves to the
-// busiest lane.
+// The planner for the same work with experts placed by their use (plan::place_experts), one ExpertUse per
+// layer. The costs give the number of spare expert slots. Prices follow the remaining load of the busiest
+// lane.
 plan::Planner planner_with_expert_placement(const plan::Planner& planner,
                                             std::span<const plan::ExpertUse> use);
 

@@ -27,7 +27,7 @@ bool chooses_widely(const PlannerOptions& options) {
   return options.selection == plan::Selection::kBest && options.method == plan::ours();
 }
 
-// One planner a candidate, the roomiest first, under the policy that keeps the least.
+// One planner for each candidate, under the policy that keeps the least; the longest max_len_tokens() first.
 std::vector<Planner> candidates_alone(const Planner& planner, const MethodPtr& method) {
   std::vector<Planner> planners;
   for (const strategy::Strategy& candidate : planner.options().candidates) {
@@ -59,10 +59,10 @@ std::vector<Planner> fallbacks_of(const Planner& planner) {
   return planners;
 }
 
-// What another plan may mend: no room, or a mistake of ours.
+// A failure that another plan may avoid: no room, or a mistake of ours.
 struct Failure {
   std::string why;
-  std::exception_ptr mistake;  // none: no room
+  std::exception_ptr mistake;  // null: lack of room
 
   base::Infeasible report() const {
     if (mistake) std::rethrow_exception(mistake);

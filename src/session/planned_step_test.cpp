@@ -64,7 +64,7 @@ TEST(PlannedStep, TakesTheBestOfAllCandidatesAndNotTheRoomiest) {
   EXPECT_EQ(step.plan.pipelines, best.plan.pipelines);
 }
 
-// A graph that a plan can't be made into, by lack of memory or by a mistake, is nobody's last word.
+// A plan without a graph, by lack of memory or by a mistake, leads to a fallback and not to an error.
 using Refusal = std::optional<base::Infeasible> (*)(const std::string& why);
 
 std::optional<base::Infeasible> by_memory(const std::string& why) { return base::Infeasible{why}; }

@@ -34,20 +34,20 @@ bool is_there(const std::string& path) {
   return fs::exists(path, ignored);
 }
 
-// "did you mean …" and the choices.
+// A part of a message: "did you mean …", and the known names.
 std::string suggestion(const std::string& value, const std::vector<std::string>& known) {
   const std::string nearest = base::nearest_word(value, known);
   return text(nearest.empty() ? "" : text("did you mean '", nearest, "'? "), "known are ",
               base::join(known, ", "));
 }
 
-// One that has as many nodes as one asks it for.
+// Whether the name is a preset, which has as many nodes as it is asked for.
 bool is_preset(const std::string& name) {
   const std::vector<std::string> presets = strategy::cluster_preset_names();
   return std::ranges::find(presets, name) != presets.end();
 }
 
-// Sets options.gpus where it is 0. A preset gets as many nodes as the GPUs need.
+// Sets options.gpus if it is 0. A preset gets as many nodes as the GPUs need.
 strategy::Cluster resolve_cluster(PlanningOptions& options) {
   if (options.gpus < 0) throw InputError(text("gpus is ", options.gpus, ": give 1 or more"));
   const std::string& name = options.cluster.empty() ? kDefaultCluster : options.cluster;
@@ -84,7 +84,7 @@ cost::Calibration analytic(const PlanningInputs& inputs) {
               inputs.cluster.topology())};
 }
 
-// The cluster's links, host memory and nodes in place of those that were calibrated.
+// Replaces the calibrated links, host memory and nodes by the cluster's.
 void move_to(const strategy::Cluster& cluster, cost::CostModel::Options& options) {
   const cost::CostModel::Options machine =
       cost::analytic_options(options.shape, cost::rates_of(cluster), {}, {}, cluster.topology());

@@ -1,4 +1,4 @@
-// What a planner is asked for: how candidates are found and chosen among, and what for.
+// The task of a planner: what it plans for, and how candidates are found and chosen.
 #pragma once
 
 #include <cstdint>
@@ -12,37 +12,37 @@
 
 namespace sluice::session {
 
-// How candidates are found, chosen among and planned with.
+// How candidates are found, chosen and planned with.
 struct PlannerChoices {
   std::vector<strategy::Strategy> strategies;  // the candidates; empty: they are proposed
-  MethodPtr method = plan::ours();             // of proposing, too
-  int max_strategies = 8;                      // that are proposed
-  int max_cp = 0;    // most lanes of their pipelines; 0: as many as the method plans
-  bool fsdp = true;  // whether these may share parameters
+  MethodPtr method = plan::ours();             // also the method of proposing
+  int max_strategies = 8;                      // proposed strategies at most
+  int max_cp = 0;    // most lanes of proposed pipelines; 0: as many as the method plans
+  bool fsdp = true;  // whether proposed pipelines may use FSDP
   plan::Selection selection = plan::Selection::kBest;
-  int fixed_candidate = 0;  // of kFixed
-  // Tried in order; empty: the cost model's. Where lanes divide experts all of them make visits again, where
-  // by plans of sample batches steps then end sooner.
+  int fixed_candidate = 0;  // used by Selection::kFixed
+  // Tried in order; empty: the cost model's. With expert parallelism all of them also recompute dispatched
+  // rows, if that shortens planned steps of sample batches.
   std::vector<strategy::MemoryPolicy> policies;
-  // Where no candidate holds the context under the first of them: which shares of it may grow until one does,
-  // at the least time (plan/memory_choice.h). For methods that plan shared parameters.
+  // If no candidate holds the context under the first policy: the shares that may grow until one does, at the
+  // least time (plan/memory_choice.h). For methods that plan FSDP.
   plan::Savings saves{.recompute = true, .offload = true};
-  // The first of them offloads a share that is always hidden, where by plans of sample batches steps then end
-  // sooner: lanes hold more, so that fewer do. For method ours; without sample batches it does nothing.
+  // The first policy offloads the share that is always hidden, if that shortens planned steps of sample
+  // batches: lanes hold more, so fewer are needed. For method ours; without sample batches it does nothing.
   bool offload_saves_lanes = false;
-  cost::ExchangeSet exchanges;  // of micro-batches on several lanes
+  cost::ExchangeSet exchanges;  // for micro-batches on several lanes
 };
 
-// Who says that devices differ: a cluster's description, or the ranks' own time for a product, in which there
-// is noise.
+// The source of device differences: a cluster's description, or each rank's measured time for a product,
+// which is noisy.
 enum class DeviceSource : uint8_t { kDescribed, kMeasured };
 
-// What all that is done for.
+// A planner's task.
 struct PlanningTask {
   int world_size = 1;
   cost::CostModel cost;
-  int64_t context_length = 0;  // some candidate has to hold a sequence of so many tokens
-  // Lengths by batch, sample_batches(): to propose with, and to choose by what steps add to schedules.
+  int64_t context_length = 0;  // at least one candidate has to hold such a sequence
+  // Lengths by batch, sample_batches(): for proposing, and for choosing by the time beyond schedules.
   std::vector<std::vector<int64_t>> sample_batches;
   uint64_t seed = 1;
   PlannerChoices choices;

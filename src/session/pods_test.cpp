@@ -1,5 +1,5 @@
-// A third level of network: racks of many devices inside pods. It is one more entry of a cluster's file, and
-// planning, the clock and the proofs follow, for none of them counts levels.
+// A third level of network: racks of many devices inside pods. Planning, the clock and the proofs need only
+// another entry in a cluster's file, since none of them counts levels.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -51,7 +51,7 @@ struct Planned {
   std::vector<int64_t> steps_ns;
 };
 
-// Steps by the clock. Every step graph is proved as it is built.
+// Steps by the clock. Every step graph is verified while it is built.
 Planned planned(const cost::CostModel& cost, const std::vector<std::string>& candidates = {}) {
   PlanningTask task{.world_size = kDevices,
                     .cost = cost,
@@ -80,7 +80,7 @@ TEST(Pods, JoinedAsTheirRacksAreChangeNothing) {
   const cost::CostModel without = cost_on(racks);
   for (const char* strategy : {"<1,1,64,64>", "2x<1,1,32>", "<1,2,16> + 2x<2,1,8,8>"})
     EXPECT_EQ(planned(with, {strategy}).steps_ns, planned(without, {strategy}).steps_ns) << strategy;
-  // Of more that are proposed one may suit batches a little less that were not looked at.
+  // With more proposals, one may suit unseen batches a little less well.
   const Planned more = planned(with), fewer = planned(without);
   for (size_t step = 0; step < more.steps_ns.size(); ++step)
     EXPECT_LE(more.steps_ns[step], fewer.steps_ns[step] + fewer.steps_ns[step] / 100) << more.strategies;
@@ -97,7 +97,7 @@ TEST(Pods, TakeLongerTheSlowerTheyAreJoinedAndPlansAvoidIt) {
   }
 }
 
-// Lanes of a pod share parameters among themselves where more would have to wait for links between pods.
+// FSDP groups stay inside a pod if larger groups would have to wait for links between pods.
 TEST(Pods, AreWhatLanesShareIn) {
   const cost::CostModel slow = cost_on(pods({1, 100e3}));
   const Planned best = planned(slow), in_pods = planned(slow, {"<1,1,64,32>"});
@@ -105,7 +105,7 @@ TEST(Pods, AreWhatLanesShareIn) {
     EXPECT_LE(best.steps_ns[step], in_pods.steps_ns[step] + in_pods.steps_ns[step] / 100) << best.strategies;
 }
 
-// Of strategies that never cross a pod but to pull and push, only these take longer.
+// A strategy that crosses pods only in pull and push loses time in these alone.
 TEST(Pods, ThatNoLaneLeavesDelayPullsAndPushesAlone) {
   const std::vector<std::string> inside = {"2x<1,1,32,32>"};
   const std::vector<int64_t> fast = planned(cost_on(pods({40, 10e3})), inside).steps_ns;

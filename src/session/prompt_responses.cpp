@@ -15,7 +15,7 @@ namespace {
 
 using strategy::Sequence;
 
-// What a plan's step takes as its planner compares candidates.
+// The time of a plan's step, as its planner compares candidates.
 int64_t step_ns(const plan::Planner& planner, const strategy::StepPlan& plan) {
   return plan.estimated_ns + planner.step_overhead_ns(plan);
 }
@@ -33,7 +33,7 @@ Sequence sequence_of(const PromptResponses& answers, base::Interval texts, int64
   return sequence;
 }
 
-// Why a prompt cannot be computed once for several answers; empty: it can.
+// The reason why a prompt cannot be computed once for several responses; empty: it can.
 std::string reason_against_sharing(const config::RunConfig& config, const model::Shape& shape) {
   if (shape.recurrent.key_heads > 0) return "recurrent layers keep the state of one text only";
   if (shape.experts.count == 0) return "";

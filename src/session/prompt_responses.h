@@ -1,4 +1,4 @@
-// Answers to one prompt as sequences that share it.
+// Responses to one prompt as sequences that share it.
 #pragma once
 
 #include <cstdint>
@@ -12,30 +12,30 @@
 
 namespace sluice::session {
 
-// Texts that begin with the same prompt, which has a token at least.
+// Texts that begin with the same prompt of at least one token.
 struct PromptResponses {
   int64_t prompt_tokens = 0;
-  std::vector<int64_t> lengths;  // of the texts, prompt included
+  std::vector<int64_t> lengths;  // each text's, prompt included
 };
 
-// Whether a run computes a prompt once for several answers. It does not where results would change by how
-// many those are: where experts' loads count rows, in a loss or a correction; nor where layers are recurrent.
-// InputError where it is told to there.
+// Whether a run computes a prompt once for several responses. False if results would depend on their number:
+// with recurrent layers, or if a loss or a bias correction counts the experts' rows. InputError if the
+// configuration asks for it all the same.
 bool shares_prompts(const config::RunConfig& config, const model::Shape& shape);
 
-// All texts in their order, of which at most so many are branches of one sequence: behind all of the prompt
-// but its last token, which each branch has for itself, because a row has one target. A sequence's document
-// is the number of its first text; its loss is on answers alone.
+// All texts in order; at most `together` of them are branches of one sequence. A branch begins with the
+// prompt's last token, which each needs for itself because a row has one target. A sequence's document is the
+// number of its first text; its loss is on responses alone.
 std::vector<strategy::Sequence> response_sequences(std::span<const PromptResponses> answers,
                                                    int64_t together);
 
-// The same with all answers to a prompt together, half of them, and so on down to one: whichever the planner
-// ends soonest with. Many together compute prompts less often, few spread over more pipelines. Where none can
-// be planned, one by one.
+// The same with all responses to a prompt together, half of them, and so on down to one: the choice whose
+// plan ends soonest. Large groups compute prompts less often, small ones spread over more pipelines. If none
+// can be planned, the responses are one by one.
 std::vector<strategy::Sequence> best_response_sequences(const plan::Planner& planner, int64_t step,
                                                         std::span<const PromptResponses> answers);
 
-// Tokens of prompts that a batch of such sequences does not compute again.
+// The prompt tokens that a batch of such sequences does not compute again.
 int64_t shared_tokens(std::span<const strategy::Sequence> sequences);
 
 }  // namespace sluice::session

@@ -26,7 +26,7 @@ int64_t estimated_ns(const plan::Planner& planner, const std::vector<strategy::S
   return planner.plan(0, sequences).estimated_ns;
 }
 
-// Whether it is asked for or left to the model, and refused by name where it would change results.
+// Sharing may be requested or left to the model; a request is refused by name if results would change.
 TEST(Answers, ShareTheirPromptWhereTheModelAllowsIt) {
   model::Shape dense = model::test_shape(), recurrent = dense, corrected = dense;
   recurrent.recurrent.key_heads = 2;
@@ -61,7 +61,7 @@ TEST(Answers, ArePutTogetherInOrder) {
   EXPECT_EQ(apart[1].length_tokens, 6);
   EXPECT_EQ(apart[1].loss_tokens, 1);
   const std::vector<strategy::Sequence> together = response_sequences(answers, 8);
-  ASSERT_EQ(together.size(), 4u);  // a prompt of one token is each answer's own
+  ASSERT_EQ(together.size(), 4u);  // each response owns its prompt if that has one token
   EXPECT_EQ(together[0].length_tokens, 4 + 5 + 2 + 3);
   EXPECT_EQ(together[0].branches, (std::vector<int64_t>{5, 2, 3}));
   EXPECT_EQ(together[0].prefix_tokens(), 4);
@@ -74,7 +74,7 @@ TEST(Answers, ArePutTogetherInOrder) {
   EXPECT_EQ(shared_tokens(pairs), 4);
 }
 
-// Whatever the batch, what is chosen ends no later than answers one by one, or all together.
+// For any batch the choice ends no later than responses one by one, or all together.
 TEST(Answers, TheChoiceIsTheSoonest) {
   const plan::Planner planner = planner_with({"4x<1,1,1>", "2x<2,1,1>", "<1,1,4>", "<1,2,2>"});
   base::Rng rng(3);

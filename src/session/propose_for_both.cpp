@@ -14,7 +14,7 @@ namespace {
 
 using plan::Proposal;
 
-constexpr size_t kComparedBatches = 8;  // of the sample, evenly spread, on which the assumptions are compared
+constexpr size_t kComparedBatches = 8;  // from the sample, evenly spread, for comparing the assumptions
 
 bool gathers(const Proposal& proposal, const PlanningTask& task) {
   return cost::gathers_between_nodes(proposal.strategy, task.cost.options().topology);
@@ -26,7 +26,7 @@ PlanningTask under_measured_passes(const PlanningTask& task) {
   return measured;
 }
 
-// A mean step of the strategy by the clock, over those of the compared batches that it holds; 0 without any.
+// The strategy's mean step by the clock over the compared batches that it holds; 0 if it holds none.
 int64_t mean_step_ns(const strategy::Strategy& strategy, PlanningTask task) {
   task.choices.strategies = {strategy};
   task.choices.selection = plan::Selection::kBest;
@@ -42,8 +42,8 @@ int64_t mean_step_ns(const strategy::Strategy& strategy, PlanningTask task) {
   return held == 0 ? 0 : sum_ns / held;
 }
 
-// The mean of a proposal that was judged under one assumption, under the other: what steps of the compared
-// batches gain or lose is gained or lost by all.
+// Converts a proposal's mean time from one assumption to the other: all batches are assumed to gain or lose
+// as much as the compared ones.
 int64_t other_mean_ns(const Proposal& proposal, int64_t mean_ns, const PlanningTask& judged_under,
                       const PlanningTask& other) {
   if (mean_ns == 0 || !gathers(proposal, judged_under)) return mean_ns;
@@ -52,7 +52,7 @@ int64_t other_mean_ns(const Proposal& proposal, int64_t mean_ns, const PlanningT
   return std::max<int64_t>(1, mean_ns + change_ns);
 }
 
-// The least mean step of those that hold the context; the first of them without any mean.
+// The least mean step among proposals that hold the context; the first proposal if none has a mean.
 const Proposal& best_of(const std::vector<Proposal>& proposals, int64_t context_length) {
   const auto key = [&](const Proposal& of) {
     return std::pair(of.max_len_tokens < context_length || of.mean_estimated_ns == 0, of.mean_estimated_ns);
@@ -60,18 +60,18 @@ const Proposal& best_of(const std::vector<Proposal>& proposals, int64_t context_
   return *std::ranges::min_element(proposals, {}, key);
 }
 
-// The one strategy that is best alone.
+// The strategy that is best if it is the only one.
 Proposal best_single(PlanningTask task) {
   task.choices.max_strategies = 1;
   return best_of(propose(task), task.context_length);
 }
 
-// Makes room for one more, where those that there are leave any.
+// Makes room for one more proposal, if one of the present ones can be dropped.
 void make_room(int most, int64_t context_length, std::vector<Proposal>& proposals) {
   if (std::ssize(proposals) < most) return;
   const strategy::Strategy keep = best_of(proposals, context_length).strategy;
   auto rarest = proposals.end();
-  // The first holds the context.
+  // The first proposal holds the context and stays.
   for (auto at = proposals.begin() + 1; at < proposals.end(); ++at) {
     if (at->strategy == keep) continue;
     if (rarest == proposals.end() || at->frequency < rarest->frequency) rarest = at;

@@ -1,4 +1,4 @@
-// Proposals that bet on neither assumption about gathers between nodes.
+// Proposals that are good under both assumptions about all-gathers between nodes.
 #pragma once
 
 #include <vector>
@@ -8,10 +8,10 @@
 
 namespace sluice::session {
 
-// As propose, with a step's mean time under both assumptions: gathers between nodes hide as the clock says,
-// or each pass takes besides what was measured (cost/measured_passes.h). Where a proposed strategy gathers
-// between nodes, the one that is best alone under the second assumption joins those of the first: in a place of its own, or where there are already choices.max_strategies, and that is more than
-// 1, in that of the strategy that is least often the best. Throws as propose.
+// As propose, with a step's mean time under both assumptions: all-gathers between nodes hide as the clock
+// says, or each pass also takes the measured time (cost/measured_passes.h). If a proposal gathers between
+// nodes, the best single strategy under the second assumption is added. If choices.max_strategies > 1 are
+// there already, it replaces the one that is least often the best. Throws as propose.
 std::vector<plan::Proposal> propose_for_both(const PlanningTask& task);
 
 }  // namespace sluice::session

@@ -37,7 +37,7 @@ int64_t least(const std::vector<plan::Proposal>& proposals, int64_t plan::Propos
   return least_ns;
 }
 
-// Both assumptions' best are there, with both figures, which differ where a strategy gathers between nodes.
+// Both assumptions' best strategies are included, with both times, which differ for gathers between nodes.
 TEST(ProposeForBoth, KeepsTheBestUnderEachAssumption) {
   const PlanningTask task = small_task("a800-32b", 8);
   PlanningTask measured = task;
@@ -67,8 +67,8 @@ TEST(ProposeForBoth, KeepsTheBestUnderEachAssumption) {
   }
 }
 
-// With large experts, the best strategy under hidden gathers takes a multiple of its time if they don't hide.
-// A strategy that takes the same time either way has to stand beside it.
+// With large experts, the best strategy under hidden gathers takes a multiple of its time if they are not
+// hidden. A strategy with the same time either way has to be proposed, too.
 TEST(ProposeForBoth, DoesNotBetOnHiddenGathersForMixturesOfExperts) {
   std::vector<int32_t> lengths;
   for (int32_t i = 1; i <= 400; ++i) lengths.push_back(100 + (i * i * 37) % (i % 20 == 0 ? 8000 : 2000));

@@ -9,11 +9,11 @@
 
 namespace sluice::session {
 
-// In the order of data/models.json, then those of papers.
+// Names in the order of data/models.json, then those of papers.
 std::vector<std::string> known_models();
 
-// A name of known_models(), in any case; or a Hugging Face folder or config.json, which a path that exists
-// is. InputError with the nearest name otherwise.
+// The shape of a name in known_models(), in any case, or of an existing path: a Hugging Face folder or a
+// config.json. InputError with the nearest name otherwise.
 model::Shape model_to_plan(const std::string& name);
 
 }  // namespace sluice::session

@@ -8,8 +8,8 @@
 namespace sluice::session {
 namespace {
 
-// Published parameter counts: of the checkpoint's tensors where its index tells, else of the model's card, in
-// billions; without heads that predict several tokens.
+// Published parameter counts in billions: from the checkpoint's tensors if its index has them, else from the
+// model's card; without heads that predict several tokens.
 TEST(PublicModels, HaveAsManyParametersAsPublished) {
   const std::vector<std::pair<std::string, int64_t>> exact = {
       {"llama-3.1-8b", 8'030'261'248}, {"llama-3.1-70b", 70'553'706'496},  {"llama-3.2-1b", 1'235'814'400},

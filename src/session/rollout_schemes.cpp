@@ -9,7 +9,7 @@ namespace sluice::session {
 
 std::optional<inference::GenerationLayout> RolloutSchemes::best_for(
     const cost::CostModel& cost, std::span<const inference::RequestLengths> load) const {
-  // Pipelines have much the same to say: a few tell schemes apart.
+  // Pipelines have similar loads: a few suffice to compare schemes.
   constexpr int kLookedAt = 4;
   const std::vector<inference::GenerationLayout> layouts =
       inference::generation_layouts(cost, schemes, load, kv_cache_budget, world_size, kLookedAt);

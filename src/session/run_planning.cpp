@@ -36,7 +36,7 @@ void check_against_model(const strategy::Strategy& candidate, const model::Shape
   }
 }
 
-// Shares that are given are for all micro-batches, auto for those that need it.
+// Configured shares apply to all micro-batches; "auto" applies to those that need savings.
 strategy::MemoryPolicy first_policy(const config::MemoryConfig& memory) {
   const auto permille = [](const std::optional<double>& share) {
     return static_cast<int>(std::lround(share.value_or(0) * strategy::MemoryPolicy::kAll));
@@ -44,8 +44,8 @@ strategy::MemoryPolicy first_policy(const config::MemoryConfig& memory) {
   return {.recompute_permille = permille(memory.recompute), .offload_permille = permille(memory.offload)};
 }
 
-// In which order a step's batch may be planned: behind the first, where recomputing is for the planner to
-// choose, all layers recomputed, which serves where a plan's memory turns out larger than estimated.
+// Memory policies in the order of trying. If recomputing is left to the planner, full recomputation comes
+// second: it serves if a plan's memory turns out larger than estimated.
 std::vector<strategy::MemoryPolicy> memory_policies(const config::MemoryConfig& memory) {
   std::vector<strategy::MemoryPolicy> policies{first_policy(memory)};
   if (memory.recompute) return policies;
@@ -189,8 +189,8 @@ PlanningTask task_of(const config::RunConfig& config, const Data& data, const co
 
 namespace {
 
-// Of the devices that round, which may be all or those that are slower than others. The local ones are CPUs,
-// which compute any format as floats.
+// InputError if a device that rounds has no such products: all devices, or those slower than others. Local
+// devices are CPUs, which compute any format as floats.
 void require_products(const config::RunConfig& config, const strategy::Cluster& cluster) {
   const config::ParallelConfig& parallel = config.parallel;
   if (parallel.low_precision_gemms != base::GemmFormat::kFloat8 || is_local(config.cluster)) return;

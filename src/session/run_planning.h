@@ -1,4 +1,4 @@
-// What a run plans with, from its configuration: candidates, choices, and the machine that it names.
+// A run's planning task, from its configuration: candidates, choices, and the machine that it names.
 #pragma once
 
 #include <string>
@@ -14,33 +14,33 @@ namespace sluice::session {
 
 // The configuration's strategies, parsed and checked against the number of ranks and the model; empty for
 // "auto". InputError naming the strategy and the fault, or lanes that the configured method does not know.
-// REQUIRES: config.model.shape, as all that follows.
+// REQUIRES: config.model.shape, as all functions below.
 std::vector<strategy::Strategy> configured_strategies(const config::RunConfig& config, int world_size);
 
-// TP degrees that calibration must cover: the configured strategies', or all that "auto" may propose.
+// The TP degrees that calibration must cover: the configured strategies', or all that "auto" may propose.
 std::vector<int> tensor_parallel_degrees(const config::RunConfig& config, int world_size);
 
-// The sections parallel and memory. On another cluster than "local" offload may save lanes; here that is for
-// who knows the device to say: a CPU's memory is the host's. InputError as configured_strategies and for an
-// unknown method.
+// The choices in the sections parallel and memory. On clusters other than "local" offload may save lanes. For
+// "local" the caller decides, who knows the device: a CPU's memory is the host's. InputError as
+// configured_strategies, and for an unknown method.
 PlannerChoices choices_of(const config::RunConfig& config, int world_size);
 
-// The same machine for what a run trains on: heads take the time of tokens that have a loss, and stages are
-// cut by the times of its sequences where parallel.stages says so.
+// The same machine with costs for a run's data: heads take the time of tokens with a loss, and stages are cut
+// by the times of its sequences if parallel.stages asks for it.
 cost::CostModel cost_of_data(const config::RunConfig& config, const Data& data, const cost::CostModel& cost);
 
-// The run's planning: its choices for its corpora.
+// The run's planning task: its choices for its corpora.
 PlanningTask task_of(const config::RunConfig& config, const Data& data, const cost::CostModel& cost,
                      int world_size, std::vector<strategy::Device> devices = {});
 
 // The cluster of the section [cluster], a preset or a file; on "local" nodes have parallel.gpus_per_node
-// devices. A device has memory.device_gib less memory.margin_gib where that is given, else nine tenths of the
+// devices. A device has memory.device_gib less memory.margin_gib if configured, else nine tenths of the
 // cluster's. `ranks`: 0 for all of its devices, or on "local" as many as the strategies use.
 struct RunMachine {
   strategy::Cluster cluster;
   int world_size = 1;
   cost::Calibration calibration;
-  std::vector<strategy::Device> devices = {};  // by rank, where the cluster's nodes differ
+  std::vector<strategy::Device> devices = {};  // by rank, if the cluster's nodes differ
 };
 
 struct RunMachineOptions {
@@ -48,11 +48,11 @@ struct RunMachineOptions {
   std::string calibration;  // a file, a shipped fit or "analytic"; empty: the configuration's
 };
 
-// Without measuring: calibrations "auto" and "analytic" are assumed rates of the cluster in the configured
-// precision. InputError naming key and value, as for training.
+// The machine without measuring: calibrations "auto" and "analytic" are assumed rates of the cluster in the
+// configured precision. InputError naming key and value, as for training.
 RunMachine machine_of(const config::RunConfig& config, const RunMachineOptions& options);
 
-// Whether the configuration leaves it to the machine that it runs on.
+// Whether the cluster is the machine that the run starts on.
 bool is_local(const config::ClusterConfig& cluster);
 
 }  // namespace sluice::session

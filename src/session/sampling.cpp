@@ -7,7 +7,7 @@ namespace sluice::session {
 
 namespace {
 
-constexpr int64_t kShortest = 2;  // a sequence needs a target
+constexpr int64_t kShortest = 2;  // a sequence needs at least one target
 
 // Calls `visit(sample)` for each sequence, corpus by corpus in document order.
 template <typename Visit>

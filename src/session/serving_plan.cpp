@@ -14,7 +14,7 @@ namespace {
 using base::text;
 using Of = ServingRow::LayoutKind;
 
-constexpr size_t kShown = 3;  // of each kind of experts' layouts
+constexpr size_t kShown = 3;  // rows for each kind of expert layout
 
 std::string text_of(const inference::ExpertLayout& layout) {
   const auto lanes = [](int count, int tp) { return text(count, "x<", tp, ">"); };
@@ -26,7 +26,7 @@ std::string text_of(const inference::ExpertLayout& layout) {
               base::human_count(layout.micro_batches, "micro-batch", "micro-batches"));
 }
 
-// As the clock times it.
+// The engine step's time by the clock.
 int64_t clocked_ns(const inference::ExpertServing& serving) {
   std::vector<graph::PingPongLayer> layers;
   for (const inference::LayerTimes& times : serving.layers)

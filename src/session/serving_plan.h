@@ -1,4 +1,4 @@
-// Which layouts a cluster serves a model with, and how many tokens a second they say: `plan --serving`.
+// `plan --serving`: the layouts in which a cluster can serve a model, and their tokens per second.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,20 @@
 namespace sluice::session {
 
 struct ServingRow {
-  // Pipelines generate with this program (rl.rollout_strategy, --strategy). Lanes that divide experts, and
-  // experts apart from attention, are only planned.
+  // This program generates with kPipelines (rl.rollout_strategy, --strategy). Layouts that divide experts
+  // over lanes, or separate experts from attention, are only planned.
   enum class LayoutKind : uint8_t { kPipelines, kExpertParallel, kDisaggregated };
   LayoutKind layout_kind = LayoutKind::kPipelines;
   std::string layout;
-  int64_t sequences = 0;       // under way on all ranks; 0: none in time, or in memory
-  int64_t engine_step_ns = 0;  // between a text's tokens; of one text alone where there are none
+  int64_t sequences = 0;       // running on all ranks; 0: none is fast enough, or fits
+  int64_t engine_step_ns = 0;  // between a sequence's tokens; of one sequence alone if `sequences` is 0
   double tokens_per_s = 0;
-  int64_t bytes = 0;  // of the fullest rank
+  int64_t bytes = 0;  // on the fullest rank
 
   std::string fault(const inference::Demand& demand, int64_t device_bytes) const;
 };
 
-// The most tokens a second first: all pipelines, and of experts' layouts the best few of each kind.
+// The most tokens per second first: all pipelines, and the best few of each kind of expert layout.
 std::vector<ServingRow> serving_rows(const PlanningInputs& inputs, const inference::Demand& demand);
 
 base::Json to_json(const ServingRow& row, int gpus);

@@ -13,8 +13,8 @@ using strategy::Strategy;
 
 namespace {
 
-// Puts as many of the next ranks as there are into a pipeline like this one: with fewer lanes, or stages,
-// where they are too few.
+// Puts the next ranks into a pipeline like this one, with fewer lanes or stages if too few ranks are
+// left.
 void add_like(const Scheme& like, std::span<const int>& ranks, Strategy& strategy) {
   Scheme scheme = like;
   if (std::ssize(ranks) < scheme.ranks()) scheme.cp = static_cast<int>(ranks.size()) / scheme.pp;
@@ -24,8 +24,8 @@ void add_like(const Scheme& like, std::span<const int>& ranks, Strategy& strateg
   ranks = ranks.subspan(taken);
 }
 
-// The same pipeline of some of its lanes, ascending, of which each share group is there or not as a whole:
-// its TP groups, share groups and expert groups are the pipeline's own.
+// The pipeline restricted to some of its lanes, ascending, by whole share groups. Its TP groups, share groups
+// and expert groups are the pipeline's own.
 Pipeline of_lanes(const Pipeline& pipeline, std::span<const int> lanes) {
   Pipeline part{pipeline.scheme, {}, pipeline.device};
   part.scheme.cp = static_cast<int>(lanes.size());
@@ -38,13 +38,13 @@ Pipeline of_lanes(const Pipeline& pipeline, std::span<const int> lanes) {
   return part;
 }
 
-// What becomes of lanes that have ranks of both kinds, by TP groups, stages or share groups.
+// The treatment of share groups of lanes that have both slow and other ranks.
 enum class MixedLanes : uint8_t {
-  kStay,  // pipelines of their own: they run at their slowest rank's pace, all others at their own
-  kPart,  // their ranks alone: others among them run at their own pace, if the whole model fits
+  kStay,  // a pipeline of its own, which takes as long as its slowest rank; the rest is not slowed down
+  kPart,  // single ranks: those that are not slow keep their speed, if each holds the whole model
 };
 
-// The pipeline's lanes without a slow rank together, and what becomes of those that have one.
+// Adds the pipeline's lanes without slow ranks as one pipeline, and the others as `mixed` says.
 void part_slow_lanes(const Pipeline& pipeline, std::span<const int> pace_percent, MixedLanes mixed,
                      Strategy& strategy) {
   const auto is_slow = [&](int rank) { return pace_percent[static_cast<size_t>(rank)] > 100; };

@@ -68,7 +68,7 @@ TEST(SlowRanks, AreAloneInTheirPipelines) {
   EXPECT_TRUE(strategies_around(std::vector<int>(kPacedWorld, 150), {}).empty()) << "nobody is faster";
 }
 
-// Of a strategy the groups that its ranks communicate in.
+// The groups in which the strategy's ranks communicate.
 std::set<std::vector<int>> groups_of(const strategy::Strategy& strategy) {
   std::set<std::vector<int>> groups;
   for (const strategy::Pipeline& pipeline : strategy.pipelines) {
@@ -84,7 +84,7 @@ std::set<std::vector<int>> groups_of(const strategy::Strategy& strategy) {
   return groups;
 }
 
-// Whatever TP ranks and share groups a candidate has, its slow rank's lanes leave without a new communicator.
+// The slow rank's lanes leave without a new communicator for all TP degrees and share groups of candidates.
 TEST(SlowRanks, LeaveTensorParallelAndSharedLanesWithTheirGroups) {
   struct Case {
     std::string candidate, stay, part;
@@ -104,7 +104,7 @@ TEST(SlowRanks, LeaveTensorParallelAndSharedLanesWithTheirGroups) {
       EXPECT_NO_THROW(strategy::validate(strategy, kPacedWorld));
       for (const std::vector<int>& group : groups_of(strategy))
         EXPECT_TRUE(known.contains(group)) << to_text(strategy) << " of " << each.candidate;
-      int beside = 0;  // ranks that run at the slow one's pace with it
+      int beside = 0;  // ranks in pipelines that the slow rank slows down
       for (const strategy::Pipeline& pipeline : strategy::with_slowdowns(strategy, paces(2, 170)).pipelines)
         beside += pipeline.slowdown_percent > 100 ? static_cast<int>(pipeline.ranks.size()) : 0;
       EXPECT_LT(beside, kPacedWorld) << to_text(strategy);
@@ -114,7 +114,7 @@ TEST(SlowRanks, LeaveTensorParallelAndSharedLanesWithTheirGroups) {
   }
 }
 
-// What the schedule says, what is proved and what the graph takes agree at any paces.
+// The schedule, the lower bound and the graph's time agree for any slowdowns.
 TEST(SlowRanks, PlansAreTimedAtTheirPaces) {
   const std::vector<std::string> texts = {"8x<1,1,1>", "<1,1,8>", "2x<1,2,2>", "2x<2,1,1> + 4x<1,1,1>",
                                           "<1,1,8,8>"};
@@ -139,7 +139,7 @@ TEST(SlowRanks, PlansAreTimedAtTheirPaces) {
     EXPECT_LE(plan.lower_bound_ns, plan.estimated_ns) << seed;
     const auto table = model::parameter_table(planner.cost().options().shape);
     const graph::StepGraph graph = graph::build(plan, table, planner.cost(), kPacedWorld);
-    // Asked what such ranks take, the clock says what it has said: they were planned for.
+    // The clock for these slowdowns gives the planned time again, since they were planned for.
     std::vector<double> ratios;
     for (const int percent : pace) ratios.push_back(percent / 100.0);
     const int64_t asked_ns = graph::makespan_at(graph, ratios);

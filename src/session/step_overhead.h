@@ -1,4 +1,4 @@
-// What a step takes beside its schedule, by the clock of the graph that would run.
+// The time of a step beyond its schedule, by the clock of the graph that would run.
 #pragma once
 
 #include "graph/link_plan.h"

@@ -32,7 +32,7 @@ Strategy parse(std::string_view written, const std::string& where, int world_siz
   }
 }
 
-// Whether the text begins like a strategy of named degrees: "tp2,cp8", "2x fsdp8".
+// Whether the text begins like a strategy with named degrees: "tp2,cp8", "2x fsdp8".
 bool names_a_degree(const std::string& written) {
   const size_t first = written.find_first_not_of(" \t0123456789x");
   if (first == std::string::npos) return false;
@@ -55,7 +55,7 @@ std::vector<Strategy> read_file(const std::string& path, int world_size) {
   return strategies_from_text(base::read_file(path), path, world_size);
 }
 
-// Over the batches that the strategy holds.
+// Tokens per second over the batches that the strategy holds.
 int64_t tokens_per_s(const plan::Proposal& proposal,
                      const std::vector<std::vector<int64_t>>& sample_batches) {
   int64_t tokens = 0;
@@ -71,7 +71,7 @@ int64_t tokens_per_s(const plan::Proposal& proposal,
              : static_cast<int64_t>(static_cast<double>(tokens) / (static_cast<double>(total_ns) / 1e9));
 }
 
-// Over the same batches; none without a peak.
+// MFU over the same batches; none if the peak rate is unknown.
 std::optional<double> mfu(const plan::Proposal& proposal,
                           const std::vector<std::vector<int64_t>>& sample_batches,
                           const cost::CostModel& cost, const strategy::Cluster& cluster) {

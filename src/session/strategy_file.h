@@ -12,18 +12,18 @@
 
 namespace sluice::session {
 
-// All strategies behind `given`, in order. Each entry is a strategies.json, a file with one strategy a line
-// ('#' begins a comment), or a strategy's text. InputError as the functions below, or when a file is absent.
+// All strategies in `given`, in order. Each entry is a strategies.json, a file with one strategy a line ('#'
+// begins a comment), or a strategy's text. InputError as the functions below, or if a file is missing.
 std::vector<strategy::Strategy> read_strategies(const std::vector<std::string>& given, int world_size);
 
-// The strategies of a strategies.json, and of a file with one a line; `name` stands in messages. InputError
-// as strategy::parse_strategy, with `name` and the place in front, or when there is none.
+// The strategies of a strategies.json, and of a file with one a line; messages use `name`. InputError as
+// strategy::parse_strategy, with `name` and the place in front, or if there is no strategy.
 std::vector<strategy::Strategy> strategies_from_json(const base::Json& json, const std::string& name,
                                                      int world_size);
 std::vector<strategy::Strategy> strategies_from_text(const std::string& bytes, const std::string& name,
                                                      int world_size);
 
-// How many ranks a world must have for all strategies `given`; 0 when there is none. InputError as
+// The number of ranks that all strategies in `given` need; 0 if there is none. InputError as
 // read_strategies.
 int ranks_needed(const std::vector<std::string>& given);
 

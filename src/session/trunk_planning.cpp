@@ -12,7 +12,7 @@
 namespace sluice::session {
 namespace {
 
-// What a rank owns of the run's model, which is all that is there of it while another is at work.
+// The bytes that a rank owns of the run's model: nothing else of it is there while another model computes.
 int64_t owned_of_run(const plan::Planner& trained) {
   const cost::CostModel& cost = trained.cost();
   const model::ParameterTable table = model::parameter_table(cost.options().shape);
@@ -25,14 +25,14 @@ int64_t owned_of_run(const plan::Planner& trained) {
          trained.options().world_size;
 }
 
-// Of a rank's own part of the model, which is taken off the device already, and counted again where the model
-// is planned for.
+// The bytes that a rank owns of a trunk. They are subtracted from the device already, and counted again when
+// the trunk is planned.
 int64_t owned_of_other(const OtherModel& model, const model::ParameterTable& own, const cost::MemoryModel& memory,
                        int world_size) {
   return own.size() / world_size * owned_parameter_bytes(model, memory);
 }
 
-// A head that leaves rows makes no logits.
+// Memory for planning the trunk. A head that leaves rows makes no logits.
 cost::AnalyticMemory memory_beside(const plan::Planner& trained, int64_t owned_bytes, const OtherModel& model) {
   const cost::MemoryModel& memory = trained.cost().options().memory;
   const bool trains = model.trained;
@@ -68,7 +68,7 @@ std::vector<strategy::Strategy> candidates_of(const plan::Planner& trained, cons
     if (!cuts(candidate, model.shape)) continue;
     candidates.push_back(candidate);
     for (strategy::Pipeline& pipeline : candidates.back().pipelines) {
-      // These name layers and experts of the run's model.
+      // Both name layers and experts of the run's model.
       pipeline.device.low_precision = nullptr;
       pipeline.placement = nullptr;
     }

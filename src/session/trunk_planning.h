@@ -1,5 +1,5 @@
-// How a model beside the one that a run trains is planned: under the run's strategies, priced as the run's
-// model was measured, in the memory that the others leave.
+// Plans a model beside the trained one: under the run's strategies, with prices from the measurements of the
+// run's model, in the memory that the other models leave.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@ struct TrunkPlanning {
   OtherModel model;
   model::ParameterTable table;
   plan::Planner planner;
-  int64_t beside_bytes = 0;  // that a rank owns of all models but this one
+  int64_t beside_bytes = 0;  // owned by a rank, of all models but this one
 };
 
-// `trained`: the run's planner. `all_beside_bytes`: what a rank owns of all models but the run's
-// (session::bytes_beside), which is taken off the device in the planner's prices. InputError naming the folder
-// where no strategy of the run cuts the model.
+// `trained`: the run's planner. `all_beside_bytes`: the bytes that a rank owns of all models but the run's
+// (session::bytes_beside); the planner's prices have subtracted them from the device. InputError naming the
+// folder if no strategy of the run divides the model.
 TrunkPlanning plan_beside(const plan::Planner& trained, OtherModel model, int64_t all_beside_bytes);
 
-// InfeasibleError where no strategy holds so many tokens beside the trained model.
+// InfeasibleError if no strategy holds so many tokens beside the trained model.
 void require_fit(const TrunkPlanning& trunk, int64_t longest_tokens);
 
 }  // namespace sluice::session

@@ -17,15 +17,15 @@ using strategy::Strategy;
 namespace {
 
 constexpr int kProposalsOfRun = 3;
-constexpr int64_t kShortestContext = 1024;  // tokens: no run that holds less is of use
+constexpr int64_t kShortestContext = 1024;  // tokens: shorter contexts are of no use
 
-// What a run computes in a unit of time.
+// The speed of a run of ranks: its ranks over their slowdown.
 double speed(const DeviceRun& run) {
   return static_cast<double>(run.ranks.size()) / run.device.slowdown_percent;
 }
 
-// A share of each batch's sequences, short and long: those that bring the sum of shares to the next whole
-// number.
+// A share of each batch's sequences, short and long ones alike: a sequence is taken whenever the summed share
+// reaches the next whole number.
 std::vector<std::vector<int64_t>> share_of(const std::vector<std::vector<int64_t>>& batches, double share,
                                            int64_t longest) {
   std::vector<std::vector<int64_t>> shares;
@@ -44,7 +44,7 @@ std::vector<std::vector<int64_t>> share_of(const std::vector<std::vector<int64_t
   return shares;
 }
 
-// What the run's ranks plan for by themselves. All ranks of the cluster own parameters, not they alone.
+// The task of the run's ranks alone, except that all ranks of the cluster own parameters.
 PlanningTask task_of_run(const PlanningTask& task, const DeviceRun& run, double share, int64_t context) {
   PlanningTask own = task;
   own.devices.clear();
@@ -70,7 +70,7 @@ std::optional<std::vector<Strategy>> proposals_of(const PlanningTask& task, cons
   }
 }
 
-// On the run's ranks.
+// Moves a strategy onto the run's ranks.
 Strategy moved(Strategy strategy, const DeviceRun& run) {
   for (strategy::Pipeline& pipeline : strategy.pipelines) {
     for (int& rank : pipeline.ranks) rank += static_cast<int>(run.ranks.begin);
@@ -78,7 +78,7 @@ Strategy moved(Strategy strategy, const DeviceRun& run) {
   return strategy;
 }
 
-// Each of the first joined with each of the second, the best of both first, as many as are wanted.
+// Each of the first joined with each of the second, the best of both first, at most `most` of them.
 std::vector<Strategy> joined(const std::vector<Strategy>& first, const std::vector<Strategy>& second,
                              size_t most) {
   std::vector<Strategy> all;

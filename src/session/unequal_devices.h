@@ -1,4 +1,4 @@
-// Clusters whose devices differ: candidates of which each pipeline lies on one kind.
+// Clusters with different devices: candidates whose pipelines each lie on one kind of device.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@
 
 namespace sluice::session {
 
-// Neighbouring ranks whose devices compute alike, and the smallest memory that one of them has: more of it is
-// worth less than one copy of the model over all.
+// Neighbouring ranks with equally fast devices, and the smallest memory of one of them. Larger memories are
+// not used further, since one copy of the model over all ranks is worth more.
 struct DeviceRun {
   base::Interval ranks;
   strategy::Device device;
@@ -25,12 +25,12 @@ std::string to_text(const std::vector<DeviceRun>& runs);
 // As session::propose.
 using Propose = std::function<std::vector<plan::Proposal>(const PlanningTask& task)>;
 
-// For each run proposals for what it can do of the sample batches in the time of all, in its memory; then
-// these joined, the best of each first, at most max_strategies. Some run holds the context, and the others as
-// long sequences as they do. REQUIRES: devices and sample batches. Throws as propose.
+// Proposes strategies for each run of ranks: for its share of the sample batches by speed, in its memory.
+// Then joins the proposals, the best of each first, at most max_strategies. One run at least holds the
+// context, the others shorter sequences. REQUIRES: devices and sample batches. Throws as propose.
 std::vector<strategy::Strategy> strategies_by_device(const PlanningTask& task, const Propose& propose);
 
-// InputError naming the strategy, the pipeline and two of its ranks when these don't compute alike.
+// InputError naming the strategy, the pipeline and two of its ranks if they are not equally fast.
 void check_devices(const std::vector<strategy::Strategy>& candidates,
                    const std::vector<strategy::Device>& devices);
 

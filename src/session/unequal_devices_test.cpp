@@ -1,4 +1,4 @@
-// Clusters of several kinds of devices: pipelines on one kind each, and more work for those that do more.
+// Clusters with several kinds of devices: each pipeline lies on one kind, and faster devices get more work.
 #include "session/unequal_devices.h"
 
 #include <gmock/gmock.h>
@@ -64,7 +64,7 @@ TEST(UnequalDevices, EveryPipelineLiesOnOneKindAndDoesWhatItCan) {
   EXPECT_LT(step_ms(planner, task, task.devices), 0.8 * step_ms(make_planner(alike), task, task.devices));
 }
 
-// What holds less is given less: plans are proved in each device's memory.
+// Smaller devices get less work: plans are verified against each device's memory.
 TEST(UnequalDevices, PlansFitTheSmallerDevices) {
   PlanningTask task = mixed_task();
   for (size_t rank = 8; rank < kRanks; ++rank) task.devices[rank].memory_bytes /= 2;
@@ -95,8 +95,8 @@ TEST(UnequalDevices, APipelineOnTwoKindsIsRefused) {
   }
 }
 
-// One measurement of equal ranks differs by its noise: what the user configured runs, at its slowest rank's
-// pace.
+// Measurements of equal ranks differ by noise, so the configured strategy must run all the same, as slowly as
+// its slowest rank.
 TEST(UnequalDevices, WhatWasMeasuredRefusesNoConfiguredStrategy) {
   PlanningTask task = mixed_task();
   task.choices.strategies = {strategy::parse_strategy("1x<1,1,16,16>", kRanks),
