@@ -1,4 +1,4 @@
-// The acts of a planned step: what every model of it takes, one behind the other.
+// The acts of a planned step: the time and memory of every model's act, one after the other.
 #pragma once
 
 #include <optional>
@@ -14,16 +14,16 @@ namespace sluice::cli {
 
 class Acts {
  public:
-  explicit Acts(const Planning& planning);  // borrowed
+  explicit Acts(const Planning& planning);  // borrows the planning
   Acts(const Acts&) = delete;
   Acts& operator=(const Acts&) = delete;
 
-  // A teacher's, in front of training steps; null: there is none.
+  // A teacher's act, in front of training steps; null: there is none.
   const session::EarlierAct* earlier() const { return earlier_ ? &*earlier_ : nullptr; }
 
-  // A table with the time and the fullest device's memory of each act of the step, and the time of those in it
-  // together; empty where the trained model is alone. `answers`: what the step's responses are, of a run with
-  // rollouts. Reward models score a rollout before its first update, in parts as large as a step's.
+  // A table with time and fullest device's memory of each act of the step, and their total time; empty if the
+  // trained model is alone. `answers`: the step's responses, for a run with rollouts. Reward models score a
+  // rollout before its first update, in parts as large as a step's.
   std::string text(const session::BuiltStep& built, const std::vector<session::PromptResponses>& answers);
 
  private:

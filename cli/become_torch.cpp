@@ -1,5 +1,5 @@
-// The part of `sluice` that stands for commands that need libtorch. Loading libtorch takes a third of a
-// second of a processor, so they are in a program of their own, sluice-torch, which this process becomes.
+// The part of `sluice` for commands that need libtorch. Loading libtorch takes a third of a second of
+// processor time, so they are in a program of their own, sluice-torch, which this process becomes.
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,7 +17,7 @@ namespace sluice::cli {
 
 namespace {
 
-// Runs sluice-torch, which lies beside this program, with this process's arguments, in its place.
+// Replaces this process by sluice-torch, which lies beside this program, with the same arguments.
 [[noreturn]] void become_torch() {
   const std::filesystem::path program =
       std::filesystem::read_symlink("/proc/self/exe").parent_path() / "sluice-torch";
@@ -31,7 +31,7 @@ namespace {
                                   ": build with SLUICE_TORCH=ON, and keep both programs in one folder"));
 }
 
-// sluice-torch reads the command's options, --help among them.
+// Adds a command whose options, --help among them, sluice-torch reads.
 void add_elsewhere(CLI::App& app, const char* name) {
   CLI::App* command = app.add_subcommand(name, about_torch_command(name));
   command->prefix_command()->set_help_flag();
@@ -50,7 +50,7 @@ void add_export(CLI::App& app) { add_elsewhere(app, "export"); }
 void add_import(CLI::App& app) { add_elsewhere(app, "import"); }
 void add_doctor(CLI::App& app) { add_elsewhere(app, "doctor"); }
 
-// A run's planner asks this machine for its devices.
+// A run's planner needs this machine's devices, which sluice-torch knows.
 Planning planning_of_run(const RunPlanningOptions& /*options*/) { become_torch(); }
 
 }  // namespace sluice::cli

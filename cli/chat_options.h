@@ -1,4 +1,4 @@
-// How conversations are rendered, as options of every command that renders some.
+// Options for rendering conversations, shared by all commands that render them.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,11 +10,11 @@ namespace sluice::cli {
 
 void add_chat_options(CLI::App& app, corpus::ChatOptions& options);
 
-// InputError where one of them, but `allowed`, was given to a call that renders no conversation; `cure` says
-// what would.
+// InputError if one of these options other than `allowed` was given to a call that renders no conversation;
+// `cure` is the way out for the message.
 void refuse_chat_options(const CLI::App& app, const std::string& cure, std::string_view allowed = "");
 
-// The day that templates are told unless an option says another: SOURCE_DATE_EPOCH's, or today.
+// The date for chat templates unless an option gives another: SOURCE_DATE_EPOCH's, or today.
 std::string date_of_builds();
 
 }  // namespace sluice::cli

@@ -1,6 +1,6 @@
-// One file a subcommand: each defines the function below that adds it to the program. A command reads its
-// options, calls the library and prints; errors travel as base::Error to main, which prints one line and
-// exits with the error's status. The commands of torch/ are in sluice-torch alone (torch_commands.h).
+// One file for each subcommand: it defines the function below that adds the subcommand to the program. A
+// command reads its options, calls the library and prints. Errors travel as base::Error to main, which prints
+// one line and exits with the error's status. torch/ is in sluice-torch alone (torch_commands.h).
 #pragma once
 
 #include <CLI/CLI.hpp>

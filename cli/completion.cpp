@@ -1,4 +1,4 @@
-// sluice completion: prints the script of a shell. The script asks the program's own --help, so it knows each option.
+// sluice completion: prints a shell's script, which asks the program's own --help and so knows all options.
 #include "cli/completion.h"
 
 #include <algorithm>

@@ -60,16 +60,16 @@ std::string unescaped(const std::string& value) {
   return out;
 }
 
-// Shows each stage with a bar of its own.
+// Shows a progress bar for each stage.
 class StageProgress {
  public:
   void operator()(std::string_view stage, int64_t done_bytes, int64_t total_bytes) {
-    const bool again = !progress_ && done_bytes < total_bytes;  // of the next corpus of two
+    const bool again = !progress_ && done_bytes < total_bytes;  // the next corpus of two
     if (stage != stage_ || again) {
       stage_ = stage;
       progress_.emplace(stage_, total_bytes);
     }
-    if (!progress_) return;  // the stage is finished, and said so
+    if (!progress_) return;  // the stage is finished and reported
     progress_->set(done_bytes);
     if (done_bytes < total_bytes) return;
     progress_->finish();
@@ -81,7 +81,7 @@ class StageProgress {
   std::optional<base::Progress> progress_;
 };
 
-// Folders that a build is about to make. Folders that a failed build leaves empty are removed.
+// The folders that a build will create. Folders that a failed build leaves empty are removed.
 class NewFolders {
  public:
   explicit NewFolders(std::filesystem::path folder) {
@@ -106,7 +106,7 @@ int64_t other_files(const corpus::BuildResult& result) {
   return files;
 }
 
-// ".rst 12, .so 3, 4 without ending, …": the most frequent first.
+// ".rst 12, .so 3, 4 without ending, …": the most frequent endings first.
 std::string endings_text(const corpus::BuildResult& result) {
   constexpr size_t kShown = 8;
   std::vector<std::pair<int64_t, std::string>> endings;
@@ -123,7 +123,7 @@ std::string endings_text(const corpus::BuildResult& result) {
   return base::join(texts, ", ");
 }
 
-// Entries of folders that are no input, each kind with the first of them.
+// Warns of entries in folders that are not inputs: each kind with its first entry.
 void warn_of_inputs(const corpus::Inputs& inputs) {
   const auto say = [](const corpus::Findings& found, std::string_view what, const char* end) {
     if (found.count > 0)
@@ -144,7 +144,7 @@ base::Json passed_over_json(const corpus::Inputs& inputs) {
   return json;
 }
 
-// Data sets whose card says otherwise how many rows the split has than were read.
+// Warns if the number of rows read differs from the one in a data set's card.
 void warn_of_rows(const corpus::BuildResult& result) {
   if (!result.part.is_whole()) return;
   for (size_t i = 0; i < result.inputs.sources.size(); ++i) {
@@ -183,7 +183,7 @@ void warn_of_losses(const corpus::BuildResult& result) {
   }
 }
 
-// "messages.name (12), source (40)": the most frequent first.
+// "messages.name (12), source (40)": the most frequent keys first.
 std::string keys_text(const std::map<std::string, int64_t>& keys) {
   constexpr size_t kShown = 20;
   std::vector<std::pair<std::string, int64_t>> sorted(keys.begin(), keys.end());
@@ -258,7 +258,7 @@ base::Json to_json(const corpus::BuildResult& result) {
   const base::Json lengths = corpus::lengths_json(result);
   for (const char* key : {"bytes_per_token", "loss_tokens", "over_context", "duplicates", "sources"})
     json[key] = lengths[key];
-  json["card_rows"] = base::Json::array();  // of each source, null where no card says it
+  json["card_rows"] = base::Json::array();  // for each source, null if no card has it
   for (const corpus::InputSource& source : result.inputs.sources)
     json["card_rows"].push_back(source.rows ? base::Json(*source.rows) : base::Json());
   if (!result.part.is_whole()) json["part"] = result.part.text();
@@ -312,7 +312,7 @@ void set_part(CorpusArguments& arguments) {
   build.part = {*index - 1, *count};
 }
 
-// Documents of classifiers end as the model meets them elsewhere: with what its tokenizer adds to a text.
+// Documents of classifiers end with the tokens that the model's tokenizer adds to a text, as elsewhere.
 void add_labels(CorpusArguments& arguments) {
   corpus::BuildOptions& build = arguments.build;
   if (arguments.prompts || arguments.pairs)
@@ -325,8 +325,8 @@ void add_labels(CorpusArguments& arguments) {
   if (build.tokenizer.end_token.empty()) build.tokenizer.end_token = corpus::kAddedToken;
 }
 
-// Texts that belong together stand at the same place of corpora that are named like their columns, so nothing
-// may leave out or cut one of them alone.
+// The texts of a group have the same index in corpora that are named like their columns. No option may leave
+// out or cut one of them alone.
 void set_columns(CorpusArguments& arguments) {
   corpus::BuildOptions& build = arguments.build;
   const std::set<std::string> all(arguments.columns.begin(), arguments.columns.end());
@@ -346,7 +346,7 @@ void set_columns(CorpusArguments& arguments) {
   if (build.tokenizer.end_token.empty()) build.tokenizer.end_token = corpus::kAddedToken;
 }
 
-// The corpora that the arguments ask for: one, or one for each of the texts that belong together.
+// Builds the corpora that the arguments ask for: one, or one for each text of a group.
 void build_all(CorpusArguments& arguments, const std::function<void(const std::string& name)>& build_one) {
   corpus::BuildOptions& build = arguments.build;
   if (!arguments.pairs && arguments.columns.empty()) return build_one("corpus");
@@ -366,7 +366,7 @@ void build_all(CorpusArguments& arguments, const std::function<void(const std::s
   }
 }
 
-// A tokenizer that is trained here can chat by a template, whatever it is trained on.
+// A newly trained tokenizer may get a chat template, whatever text it is trained on.
 void check_chat_options(const CorpusArguments& arguments) {
   const bool trains = arguments.build.train_vocabulary > 0;
   if (!arguments.build.documents.chats)

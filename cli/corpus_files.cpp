@@ -41,7 +41,7 @@ void merge(const Merge& arguments) {
                        {"documents", result.lengths.documents()},
                        {"tokens", result.lengths.tokens()},
                        {"masked", result.masked}};
-    if (result.build) {  // parts of one, whose lengths are no counts beside these
+    if (result.build) {  // parts of one build: add its counts, not its lengths
       const base::Json counts = corpus::lengths_json(*result.build);
       for (const auto& [key, value] : counts.items())
         if (key != "lengths" && key != "histogram" && key != "schema") json[key] = value;

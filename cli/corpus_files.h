@@ -1,4 +1,4 @@
-// What `sluice corpus` does with corpora that are there.
+// `sluice corpus` on existing corpora: merging and showing.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-// Files of cli/completion/ that are part of the program: one for each shell, called so (cmake/Embed.cmake).
+// Files of cli/completion/ inside the program: one for each shell, with its name (cmake/Embed.cmake).
 #pragma once
 
 #include <string_view>

@@ -59,7 +59,7 @@ corpus::PythonTools python_tools() {
   corpus::PythonTools tools{.scripts = is_installed ? installed : root / "tools"};
   const auto variables = environment();
   if (const auto told = variables.find(kPython); told != variables.end()) tools.interpreter = told->second;
-  // The dependencies of this user, then those of whoever built the program.
+  // This user's dependencies come first, then those of the user that built the program.
   for (const std::filesystem::path& folder :
        {dependencies_directory(), std::filesystem::path(SLUICE_BUILD_DEPS)}) {
     const std::filesystem::path python = folder / "tools/bin/python";

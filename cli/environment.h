@@ -1,4 +1,4 @@
-// The process's environment: read here and nowhere below.
+// The process's environment. No library below cli/ reads it.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,28 +13,28 @@
 
 namespace sluice::cli {
 
-// All variables.
+// All variables of the environment.
 std::map<std::string, std::string> environment();
 
-// The words that this program was started with, its name first.
+// The command line of this program, its name first.
 std::vector<std::string> command_line();
 
-// Where tools/bootstrap keeps what it installs: $SLUICE_DEPS, or ~/.cache/sluice.
+// The folder in which tools/bootstrap installs: $SLUICE_DEPS, or ~/.cache/sluice.
 std::filesystem::path dependencies_directory();
 
-// A path, or s3://BUCKET/NAME with the access that the environment gives (storage/s3_access.h).
+// Resolves a path, or s3://BUCKET/NAME with access from the environment (storage/s3_access.h).
 storage::Location locate(const std::string& text);
 
-// How corpora in buckets are read: with the environment's access, and their indexes kept in `corpora` of
-// dependencies_directory().
+// Options for reading corpora in buckets: access from the environment, and a folder for their indexes,
+// `corpora` in dependencies_directory().
 corpus::IndexedOptions corpus_places();
 
-// The Python that --python or $SLUICE_PYTHON names, or else those that may have the packages `tokenizers` and
-// `pyarrow`: the one that this program was built beside, and the PATH's python3. With the scripts of the
-// checkout that this program was built in, or their installed copies.
+// The Python of --python or $SLUICE_PYTHON. Without them candidates that may have the packages `tokenizers`
+// and `pyarrow`: the one that this program was built beside, and the PATH's python3. The scripts are those of
+// the checkout that this program was built in, or their installed copies.
 corpus::PythonTools python_tools();
 
-// --python, for this process and all that it starts.
+// Adds --python, which counts for this process and all processes that it starts.
 void add_python_option(CLI::App& command);
 
 }  // namespace sluice::cli

@@ -18,10 +18,10 @@ namespace sluice::cli {
 namespace {
 
 constexpr int64_t kMebibyte = int64_t{1} << 20;
-// libtorch's initialisers take some 55 MiB.
+// The initialisers of libtorch take some 55 MiB.
 constexpr int64_t kInitialisersBytes = 96 * kMebibyte;
 
-// The address space that is in use; 0 where the system doesn't tell.
+// The address space in use; 0 if the system does not tell.
 int64_t mapped_bytes() {
   char pages[32] = "";
   const int file = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
@@ -31,7 +31,7 @@ int64_t mapped_bytes() {
   return std::strtoll(pages, nullptr, 10) * ::sysconf(_SC_PAGESIZE);
 }
 
-// Without memory there may be none for a better line.
+// Prints a fixed line if memory ran out: there may be none for a better one.
 [[noreturn]] void end_uncaught() {
   static constexpr char kOutOfMemory[] =
       "sluice: out of memory: raise the limit (ulimit -v), or free memory\n";

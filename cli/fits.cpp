@@ -1,4 +1,4 @@
-// sluice fits: whether a model and its context fit a cluster's memory, and with which settings.
+// sluice fits: whether a model and its context fit a cluster's memory, and the settings for it.
 #include <iostream>
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-// sluice inspect: any file that Sluice reads or writes, for people. Finds out what a path is.
+// sluice inspect: prints any file that Sluice reads or writes. It detects the kind of a path.
 #include <algorithm>
 
 #include "base/error.h"
@@ -35,7 +35,7 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-// JSON says itself what it is: by its schema, or by keys that only one kind has.
+// A JSON file is recognised by its schema, or by keys that only one kind has.
 void inspect_json(const fs::path& path) {
   using Inspect = void (*)(const base::Json&, const std::string&);
   constexpr struct {

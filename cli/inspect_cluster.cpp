@@ -1,4 +1,4 @@
-// What `sluice inspect` prints about a cluster preset: the rates that plans are priced with, and who measured them.
+// Prints a cluster preset for `sluice inspect`: the rates that plans are priced with, and their sources.
 #include <cstdio>
 #include <iostream>
 

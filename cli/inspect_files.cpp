@@ -220,7 +220,7 @@ void inspect_metrics(const fs::path& path) {
     const auto number = [&](const char* key) {
       return base::get_or<double>(lines[i], key, 0, path.string());
     };
-    // The number of steps done, as the log counts them.
+    // The number of steps done, counted as in the log.
     const int64_t step = base::require_in(lines[i], "step", report::kMetricCounts, path.string()) + 1;
     if (lines[i].contains("validation_loss")) {
       const auto set = base::get_or<std::string>(lines[i], "set", "", path.string());
@@ -306,7 +306,7 @@ std::string part_of(const std::string& tensor) {
   return tensor.substr(0, inside ? tensor.find('.', first + 1) : first);
 }
 
-// The tensors of a folder beside its language model: "333 tensors of model.visual, 850 MB".
+// Prints a folder's tensors beside its language model: "333 tensors of model.visual, 850 MB".
 void print_carried(const checkpoint::HuggingFaceModel& model) {
   std::map<std::string, std::pair<int64_t, int64_t>> parts;  // tensors and bytes
   for (const checkpoint::TensorFolder::Carried& carried : model.weights().carried()) {
@@ -438,7 +438,7 @@ void inspect_simulation(const Json& json, const std::string& name) {
                     base::table_text(rows, "lrrrrl"));
 }
 
-// By process (rank): how long each category of work took.
+// By process (rank): the time of each category of work.
 void inspect_trace(const Json& json, const std::string& name) {
   std::map<std::pair<int64_t, std::string>, std::pair<int64_t, double>> totals;
   double end_us = 0;

@@ -1,5 +1,5 @@
-// What `sluice inspect` prints about each kind of file. Every function reads the file with the reader that
-// the other commands use, so what it shows is what they see, and throws its InputErrors.
+// Prints files for `sluice inspect`, by kind. Every function uses the same reader as the other commands, so
+// its output is what they see, and throws that reader's InputErrors.
 #pragma once
 
 #include <filesystem>
@@ -26,11 +26,11 @@ void inspect_run(const std::filesystem::path& directory);
 // A checkpoint in a bucket, or several.
 void inspect_bucket(const storage::Location& location);
 
-// Things that have a name: a shipped calibration, a cluster preset with where each of its rates comes from.
+// Named things: a shipped calibration, and a cluster preset with the source of each rate.
 void inspect_calibration(const cost::Calibration& calibration, const std::string& name);
 void inspect_cluster(const strategy::Cluster& cluster);
 
-// Parsed JSON of each schema; `name` stands in errors.
+// Parsed JSON of each schema; errors use `name`.
 void inspect_lengths(const base::Json& json, const std::string& name);
 void inspect_calibration(const base::Json& json, const std::string& name);
 void inspect_strategies(const base::Json& json, const std::string& name);

@@ -1,4 +1,4 @@
-// sluice keys: what may stand in the files that people write and read by hand.
+// sluice keys: the keys that may stand in files that users write and read by hand.
 #include <iostream>
 #include <memory>
 #include <string>

@@ -1,4 +1,4 @@
-// sluice lengths: how long the documents of corpora are.
+// sluice lengths: the length distribution of corpora's documents.
 #include <iostream>
 #include <memory>
 
@@ -37,7 +37,7 @@ std::vector<corpus::NamedLengths> read_all(const std::vector<std::filesystem::pa
   return all;
 }
 
-// All distributions as one, with each path's own beside it when there are several.
+// The distribution of all paths together, and each path's own if there are several.
 base::Json summary(const std::vector<corpus::NamedLengths>& all) {
   corpus::LengthDistribution together;
   for (const corpus::NamedLengths& each : all) together.add(each.lengths);

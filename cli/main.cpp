@@ -1,6 +1,6 @@
-// sluice: the program. Sets the process up, dispatches to the commands, turns errors into one line and an
-// exit status: 0 done, 1 failed at run time, 2 wrong input, 3 infeasible. The same for the program without
-// libtorch, sluice, and for sluice-torch, which it becomes for the commands that need it.
+// sluice: the program. It sets the process up, dispatches to commands, and turns errors into one line and an
+// exit status: 0 done, 1 failed at run time, 2 wrong input, 3 infeasible. It is shared by sluice, without
+// libtorch, and by sluice-torch, which sluice becomes for commands that need libtorch.
 #include <malloc.h>
 #include <pwd.h>
 #include <signal.h>
@@ -35,13 +35,13 @@ namespace {
 
 // Runs ahead of the libraries' initialisers.
 //
-// Ignored and blocked signals are inherited from the starting process: without SIGCHLD's default nobody would
-// hear that a child has ended. An ignored SIGHUP or SIGINT is a wish (nohup, `&` in a script).
+// A process inherits ignored and blocked signals from the process that starts it. Without SIGCHLD's default,
+// ends of children would go unnoticed. An ignored SIGHUP or SIGINT is intended (nohup, `&` in a script).
 //
-// Ranks, and who starts them, wait for signals to stop where they are ready for them (survive/stop_signal.h,
-// transport/local_launcher.h). Until then these stay pending: their default action would end the process
-// without a word. Nor does a reader of their lines end them that has gone: Ctrl-C on `sluice train | tee`
-// ends tee first.
+// Ranks and their launcher wait for stop signals where they are ready for them (survive/stop_signal.h,
+// transport/local_launcher.h). Until then the signals stay pending: their default action would end the
+// process without a message. A vanished reader of their output does not end them either: Ctrl-C on `sluice
+// train | tee` ends tee first.
 void before_libraries(int argc, char** argv, char**) {
   sluice::cli::say_what_nobody_catches();
   for (const int wanted : {SIGCHLD, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGPIPE}) signal(wanted, SIG_DFL);
@@ -50,14 +50,14 @@ void before_libraries(int argc, char** argv, char**) {
   sigset_t blocked;
   sigemptyset(&blocked);
   if (runs_ranks) blocked = sluice::base::stop_signals();
-  sigprocmask(SIG_SETMASK, &blocked, nullptr);  // at once: a signal to stop that is pending must stay so
+  sigprocmask(SIG_SETMASK, &blocked, nullptr);  // at once: a pending stop signal must stay pending
   if (runs_ranks) signal(SIGPIPE, SIG_IGN);
 }
 [[gnu::used, gnu::section(".preinit_array")]] void (*const run_first)(int, char**,
                                                                       char**) = &before_libraries;
 
-// Services and containers start programs without it. All that keeps files of the user, here and in what is
-// started from here, finds the same place then.
+// Services and containers start programs without HOME. With it set, all code that keeps the user's files
+// finds the same place, here and in child processes.
 void set_home() {
   const char* told = ::getenv("HOME");
   if (told != nullptr && *told != '\0') return;
@@ -69,20 +69,20 @@ void set_home() {
 void set_process_up() {
   set_home();
   sluice::base::configure_log({});
-  // Ranks hold a connection to every other one: as many files as the system lets this user open.
+  // Ranks have a connection to every other rank: raise the limit of open files as far as the system lets.
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
     files.rlim_cur = files.rlim_max;
     ::setrlimit(RLIMIT_NOFILE, &files);
   }
-  // Tensors that are freed and allocated every layer should not go back to the kernel in between. 32 MiB is
-  // the largest threshold that glibc takes.
+  // Tensors that are freed and allocated in every layer should not go back to the kernel in between. glibc
+  // takes thresholds of 32 MiB at most.
   ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
   ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
-  ::signal(SIGXFSZ, SIG_IGN);  // a file beyond `ulimit -f` is an error of its write, which says so
+  ::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` then fails with an error
 }
 
-// A result that did not reach standard output, a full disk behind `> FILE` say, is none.
+// Fails if the result did not reach standard output, for example because of a full disk in `> FILE`.
 void require_output() {
   std::cout.flush();
   if (!std::cout || std::fflush(stdout) != 0) {
@@ -120,7 +120,7 @@ int fail(const std::string& message, int exit_status) {
   return exit_status;
 }
 
-// "OLD is now NEW" for each option of the command line that has an old name; "" where none has.
+// "OLD is now NEW" for each option of the command line with an old name; "" if there is none.
 std::string renamed_options(const std::string& command, int argc, char** argv) {
   std::vector<std::string> faults;
   for (int i = 2; i < argc; ++i) {
@@ -132,7 +132,7 @@ std::string renamed_options(const std::string& command, int argc, char** argv) {
   return sluice::base::join(faults, "; ");
 }
 
-// Why the command line cannot be followed, in a line.
+// The fault of the command line, as one line.
 std::string usage_fault(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   std::vector<std::string> commands;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
@@ -145,7 +145,7 @@ std::string usage_fault(const CLI::App& app, const CLI::ParseError& error, int a
                                               : "did you mean '" + nearest + "'?");
   }
   if (const std::string faults = renamed_options(first, argc, argv); !faults.empty()) return faults;
-  constexpr std::string_view kUnread = "Could not convert: ";  // only numbers can fail so
+  constexpr std::string_view kUnread = "Could not convert: ";  // only numbers can fail in this way
   std::string_view fault = error.what();
   if (fault.starts_with(kUnread)) {
     fault.remove_prefix(kUnread.size());

@@ -40,7 +40,7 @@ std::string value_of(const Variables& variables, const std::string& name) {
   return found == variables.end() ? "" : found->second;
 }
 
-// As huggingface_hub finds it.
+// The hub's cache, found as by huggingface_hub.
 fs::path hub_cache(const Variables& variables) {
   for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}) {
     if (const std::string cache = value_of(variables, name); !cache.empty()) return cache;
@@ -65,7 +65,7 @@ bool has_weights(const fs::path& snapshot) {
   return true;
 }
 
-// Whether the snapshot has these files, as far as the folder itself tells.
+// Whether the snapshot has these files, as far as its folder shows.
 bool has(const fs::path& snapshot, HubFiles files) {
   std::error_code ignored;
   const auto is_there = [&](const char* name) { return fs::exists(snapshot / name, ignored); };
@@ -74,7 +74,7 @@ bool has(const fs::path& snapshot, HubFiles files) {
   return is_there("config.json") && (files == HubFiles::kConfiguration || has_weights(snapshot));
 }
 
-// The snapshot of that revision; empty: the cache has none.
+// The snapshot of that revision; empty if the cache has none.
 fs::path cached_snapshot(const fs::path& cache, const HubName& hub) {
   std::string folder = "models--" + hub.name;
   folder.replace(folder.find('/'), 1, "--");

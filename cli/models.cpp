@@ -1,4 +1,4 @@
-// sluice models: families of models, and what Sluice does with each.
+// sluice models: families of models, and the features of Sluice that work with each.
 #include <iostream>
 #include <memory>
 #include <string>

@@ -11,7 +11,7 @@
 
 namespace sluice::cli {
 
-// Refuses what is no number within [least, most] with what may be given.
+// Refuses a text that is not a number within [least, most], and names the range.
 template <typename T>
 CLI::Validator within(T least, T most) {
   const base::Range<T> range{least, most};
@@ -23,7 +23,7 @@ CLI::Validator within(T least, T most) {
   return {fault, base::text(least, " to ", most)};
 }
 
-// "131072", "128K" or "1M", as digits.
+// Accepts "131072", "128K" or "1M", and turns it into digits.
 CLI::Validator token_count();
 
 inline CLI::Validator at_least(int64_t least) { return within(least, std::numeric_limits<int64_t>::max()); }

@@ -20,7 +20,7 @@ std::string folder_fault(const fs::path& folder, const std::string& what) {
   return text(folder.string(), " may not be written to: name another place");
 }
 
-// Nothing is made to try it: what an earlier call left beside the file may be what this one goes on from.
+// Creates nothing: files that an earlier call left beside the path may be needed to continue from.
 std::string file_fault(const fs::path& path) {
   std::error_code error;
   if (fs::is_directory(path, error)) return text(path.string(), " is a folder: name a file");
@@ -29,7 +29,7 @@ std::string file_fault(const fs::path& path) {
   return folder_fault(folder, "the folder");
 }
 
-// The first part of the path that there is tells whether the rest can be made.
+// The longest existing part of the path decides whether the rest can be created.
 std::string new_folder_fault(const fs::path& path) {
   std::error_code error;
   fs::path there = path.has_filename() ? path : path.parent_path();

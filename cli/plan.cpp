@@ -1,4 +1,4 @@
-// sluice plan: the plan of steps, of a run or of a cluster one may not have, without running them.
+// sluice plan: plans steps without running them, for a run or for a cluster that need not exist.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -35,7 +35,7 @@ using base::text;
 
 namespace {
 
-constexpr int64_t kMostSteps = 10'000'000;  // to draw the batches before it takes a minute
+constexpr int64_t kMostSteps = 10'000'000;  // drawing the batches before it takes a minute
 
 struct PlanArguments {
   RunPlanningOptions run;
@@ -62,7 +62,7 @@ Planning make_planning(const PlanArguments& arguments) {
   return planning_of(inputs, arguments.method.empty() ? "ours" : arguments.method);
 }
 
-// Plans batches as a run does, each with the graph that would run, whose time is what simulation says.
+// Plans batches as a run does, each with the graph that would run; its time is the simulation's.
 class Steps {
  public:
   explicit Steps(Planning& planning)
@@ -87,7 +87,7 @@ class Steps {
     return built;
   }
 
-  // A table of what each model of the newest step takes; empty where the trained one is alone.
+  // A table of the acts of the newest step, by model; empty if the trained model is alone.
   std::string acts_text(const session::BuiltStep& built) { return acts_.text(built, answers_); }
 
  private:
@@ -95,7 +95,7 @@ class Steps {
     int64_t step = 0;
     std::vector<strategy::Sequence> sequences;
   };
-  // Of documents, or the next update on a rollout.
+  // The next batch of documents, or the next update on a rollout.
   Batch next_batch() {
     const corpus::Batch drawn = planning_.sampler.next();
     if (!planning_.rollout)
@@ -118,7 +118,7 @@ class Steps {
   model::ParameterTable table_;
   graph::LinkPlans links_;
   Acts acts_;
-  std::vector<session::PromptResponses> answers_;  // of the newest step on a rollout
+  std::vector<session::PromptResponses> answers_;  // in the newest step on a rollout
 };
 
 // The ranks that would generate the responses of a rollout, and the time beside its updates.
@@ -150,7 +150,7 @@ std::string rollout_text(const Planning& planning, int64_t update_ns) {
   lines += text("colocated: ", base::human_duration(layouts.front().ns()), " + ",
                 base::human_count(updates, "update", "updates"), " of ", base::human_duration(update_ns),
                 " = ", base::human_duration(all_ns), "\n");
-  // Some ranks generate while the others train on the rollout before.
+  // Some ranks generate while the others train on the previous rollout.
   int64_t best_ns = all_ns;
   int best_ranks = 0;
   for (int ranks = 1; ranks < generation.world_size; ranks *= 2) {
@@ -169,7 +169,7 @@ std::string rollout_text(const Planning& planning, int64_t update_ns) {
       "older policy's\n");
 }
 
-// The predicted peak of the device that needs the most memory, as a line.
+// A line with the predicted peak of the device that needs the most memory.
 std::string memory_line(const graph::StepGraph& graph, const Planning& planning) {
   int64_t most = 0;
   const cost::CostModel& cost = planning.planner.cost();
@@ -180,7 +180,7 @@ std::string memory_line(const graph::StepGraph& graph, const Planning& planning)
   return text("memory: ", gib, " GiB per device, on the fullest\n");
 }
 
-// The share of the devices' peak that the model needs, as a line; empty where no peak is known.
+// A line with the model's share of the devices' peak FLOPs; empty if the peak is not known.
 std::string mfu_line(const Planning& planning, const session::BuiltStep& built) {
   const cost::CostModel& cost = planning.planner.cost();
   const std::optional<double> share =
@@ -214,7 +214,7 @@ void plan_one(Planning& planning, const PlanArguments& arguments) {
   if (planning.rollout) out << "\n" << rollout_text(planning, built.graph.makespan_ns);
 }
 
-// Lines of --batches, to a file or to standard output.
+// Writes the lines of --batches, to a file or to standard output.
 class LineWriter {
  public:
   explicit LineWriter(const std::filesystem::path& path) {
@@ -263,7 +263,7 @@ void plan_several(Planning& planning, const PlanArguments& arguments) {
       " tokens/s; planned in ", base::human_duration(planning_ns / arguments.batches), " each\n");
 }
 
-// Steps far away take up to a minute, and lines that say how far it is.
+// Skips to a step. Far steps take up to a minute, so progress is shown.
 void skip_to(int64_t step, session::PhasedSampler& sampler) {
   constexpr int64_t kFar = 100'000;
   if (step < kFar) return sampler.skip(step);

@@ -1,4 +1,4 @@
-// sluice plan --serving: which layouts of a cluster serve a model.
+// sluice plan --serving: the layouts in which a cluster can serve a model.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -15,7 +15,7 @@ struct ServingArguments {
   double between_ms = 50;
 };
 
-// Adds --serving and what it takes.
+// Adds --serving and its options.
 void add_serving_options(CLI::App& command, ServingArguments& arguments,
                          const std::vector<CLI::Option*>& of_steps);
 

@@ -1,4 +1,4 @@
-// What plan, propose and simulate share: options that name cluster, model, calibration, lengths and
+// Shared by plan, propose and simulate: options that name cluster, model, calibration, lengths and
 // strategies, and the planner made from them.
 #pragma once
 
@@ -18,32 +18,32 @@ namespace sluice::cli {
 // Adds the options of planning without a run configuration, and returns them.
 std::vector<CLI::Option*> add_planning_options(CLI::App& command, session::PlanningOptions& options);
 
-// --strategies, which `what` says what for.
+// Adds --strategies; its help says `what` it is for.
 CLI::Option* add_strategies_option(CLI::App& command, session::PlanningOptions& options,
                                    const std::string& what);
 
-// A planner and what it plans for.
+// A planner and the batches and models that it plans for.
 struct Planning {
   plan::Planner planner;
   session::PhasedSampler sampler;
-  // Of a run that goes on when ranks are lost: steps between its snapshots, 0 for what they cost decides.
+  // For an elastic run: steps between its snapshots; 0: chosen by their cost.
   std::optional<int64_t> snapshot_every = std::nullopt;
-  // Of a run that learns from its rollouts.
+  // For a run with rollouts.
   struct Rollout {
     session::RolloutSchemes generation;
-    std::vector<inference::RequestLengths> load;  // as it is expected
+    std::vector<inference::RequestLengths> load;  // the expected requests
     int64_t updates = 1;
     bool shares_prompts = false;
   };
   std::optional<Rollout> rollout = std::nullopt;
-  // Models beside the trained one, and what a rank owns of them and of a reference.
+  // Models beside the trained one, and a rank's owned bytes of these and of a reference.
   std::vector<session::TrunkPlanning> others = {};
   int64_t beside_bytes = 0;
-  // The peak of all devices, by data sheets (strategy/device_peaks.h); none: not known.
+  // The peak of all devices by data sheets (strategy/device_peaks.h); none: not known.
   std::optional<double> peak_flops_per_ns = std::nullopt;
 };
 
-// With the inputs' strategies, or proposed ones where none are given.
+// A planning with the inputs' strategies, or with proposed ones if none are given.
 Planning planning_of(const session::PlanningOptions& options, const std::string& method);
 
 struct RunPlanningOptions {
@@ -54,17 +54,17 @@ struct RunPlanningOptions {
   std::string method;       // empty: the configuration's
 };
 
-// Adds --config, --set and --ranks, explained by `ranks`, none of which goes together with `inputs`.
+// Adds --config, --set and --ranks, with `ranks` as the help text. They exclude all of `inputs`.
 void add_run_options(CLI::App& command, RunPlanningOptions& run, const std::string& ranks,
                      const std::vector<CLI::Option*>& inputs);
 
-// The planner of a run configuration. Only where the program is built with libtorch, which knows the machine.
+// The planning of a run configuration. It needs libtorch, to ask the machine for its devices.
 Planning planning_of_run(const RunPlanningOptions& options);
 
-// Says on stderr that the model's costs are counted, where nobody computes it.
+// Notes on stderr if Sluice only counts the model's costs and cannot compute the model itself.
 void log_counted(const model::Shape& shape);
 
-// Says on stderr that strategies will be proposed for the inputs.
+// Notes on stderr that strategies will be proposed for the inputs.
 void log_proposing(const session::PlanningInputs& inputs);
 
 }  // namespace sluice::cli

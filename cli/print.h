@@ -1,4 +1,4 @@
-// printf for tables of commands, onto std::cout: C's own stdout would pass by what main puts before it.
+// printf onto std::cout, for tables: C's own stdout would bypass the PrintableStream that main puts there.
 #pragma once
 
 namespace sluice::cli {

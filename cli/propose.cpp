@@ -1,4 +1,4 @@
-// sluice propose: which strategies suit a corpus on a cluster.
+// sluice propose: proposes strategies for a corpus on a cluster.
 #include <iostream>
 
 #include "base/file.h"

@@ -1,4 +1,4 @@
-// sluice simulate: what steps would take on a cluster that one may not have, under Sluice and other systems.
+// sluice simulate: simulates steps on a cluster that need not exist, under Sluice and other systems.
 #include <iostream>
 
 #include "base/error.h"

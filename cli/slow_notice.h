@@ -1,4 +1,4 @@
-// Tells people who wait that work without a count of its own goes on.
+// Notices for waiting users: work without a progress count of its own is still running.
 #pragma once
 
 #include <chrono>
@@ -12,8 +12,8 @@
 
 namespace sluice::cli {
 
-// A line on stderr, "still WHAT after 6 s", a while after it was made and then now and then, as long as it
-// lives.
+// Prints a line on stderr, "still WHAT after 6 s", a while after construction and then now and then until it
+// is destroyed.
 class SlowNotice {
  public:
   explicit SlowNotice(std::string what, std::chrono::seconds every = std::chrono::seconds(3))

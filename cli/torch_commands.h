@@ -1,4 +1,4 @@
-// Names of the commands that need libtorch, for both programs: `sluice` lists them, `sluice-torch` has them.
+// Commands that need libtorch, for both programs: `sluice` lists them, `sluice-torch` implements them.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@ namespace sluice::cli {
 
 struct TorchCommand {
   std::string_view name;
-  const char* about;  // as --help says it
+  const char* about;  // the help text
 };
 
 inline constexpr TorchCommand kTorchCommands[] = {

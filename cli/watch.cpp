@@ -1,4 +1,4 @@
-// sluice watch: which ranks of a run are slow, from its files, also while it goes on.
+// sluice watch: finds the slow ranks of a run from its files, also while it runs.
 #include "report/watch.h"
 
 #include <unistd.h>

@@ -40,7 +40,7 @@ Prompt prompt_of(const std::string& line, int64_t index, const std::string& name
   return prompt;
 }
 
-// A generation's first line, then for each prompt one line that says all of it.
+// The first line describes the generation; each further line has all outputs for one prompt.
 constexpr const char* kAbout = "about";
 constexpr const char* kTexts = "texts";
 
@@ -96,7 +96,7 @@ std::vector<Json> CompletionsFile::read(const std::filesystem::path& part) const
   std::string line;
   bool first = true;
   while (std::getline(lines, line)) {
-    // A process that was ended in the midst of a line left no prompt there.
+    // A line that is cut off, because its process was ended, counts as no prompt.
     Json json;
     base::read_json_text(line, base::JsonDialect::kStrict, json);
     if (first &&
@@ -116,7 +116,7 @@ void CompletionsFile::add(const std::vector<Json>& lines) {
   if (!std::filesystem::exists(own_))
     base::write_file_atomically(own_, base::json_text({{kAbout, about_}}) + "\n");
   std::ofstream file(own_, std::ios::app);
-  // In front of it stands a line's end, for the case that a line before it was cut short.
+  // A newline comes first, in case the previous line was cut off.
   file << "\n" << base::json_text({{kTexts, lines}}) << "\n" << std::flush;
   if (!file)
     throw base::RunError(text("cannot write ", own_.string(), ": free some room there, and start again"));

@@ -1,5 +1,5 @@
-// Prompts from a file, and what was said behind them: in a file of each rank while it is being said, so that
-// a command started anew says the rest, and in one when all is.
+// Prompts from a file, and the outputs for them. Each rank appends to a file of its own, so that a restarted
+// command generates only the rest. At the end the files are joined into one.
 #pragma once
 
 #include <cstdint>
@@ -14,36 +14,36 @@ namespace sluice::cli {
 
 struct Prompt {
   int64_t index = 0;
-  std::string name;  // "prompts.jsonl:3", for people
+  std::string name;  // "prompts.jsonl:3", for messages
   std::string text;
-  std::vector<int64_t> ids;  // where the file has these instead
-  std::string chat;          // or messages: the JSON object that they stand in
+  std::vector<int64_t> ids;  // token ids, if the file has them instead
+  std::string chat;          // or messages: the JSON object that contains them
   std::string model;         // the adapter that answers; empty: the model itself
 };
 
-// InputError naming the line that is no prompt, or a file without one.
+// InputError naming a line that is not a prompt, or a file without prompts.
 std::vector<Prompt> read_prompts(const std::filesystem::path& path);
 std::string hash_of(const std::vector<Prompt>& prompts);
 
 class CompletionsFile {
  public:
-  // `about` is what all files of one generation have in common. InputError when there are files of another.
+  // `about`: the model and options that all files of one generation share. InputError if files differ in it.
   CompletionsFile(std::filesystem::path path, int rank, base::Json about);
 
-  // Whether all lines of a prompt were there when this was made.
+  // Whether all lines of a prompt were in the files at construction.
   bool has(int64_t index) const { return written_.contains(index); }
-  // All lines of a prompt, which then outlive this process.
+  // Writes all lines of a prompt; they outlive this process.
   void add(const std::vector<base::Json>& lines);
-  // Makes the one file of all ranks' lines, by prompt, and removes theirs. RunError when a prompt is missing.
+  // Joins all ranks' lines into one file, by prompt, and removes theirs. RunError if a prompt is missing.
   void join(size_t prompts);
 
  private:
   std::vector<std::filesystem::path> parts() const;
-  // Whole prompts of a part, as lines.
+  // The complete prompts of a rank's file, as lines.
   std::vector<base::Json> read(const std::filesystem::path& part) const;
 
   std::filesystem::path path_;
-  std::filesystem::path own_;  // this rank's lines, once there are some
+  std::filesystem::path own_;  // this rank's file, which exists once it has lines
   base::Json about_;
   std::set<int64_t> written_;
 };

@@ -1,4 +1,4 @@
-// sluice doctor: what works on this machine, what is missing and how to get it.
+// sluice doctor: checks this machine for working and missing features, and how to get them.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -36,7 +36,7 @@ std::string compiler() {
 #endif
 }
 
-// Room for what lost ranks are replaced from (cost/snapshot_cost.h), without a name and with one.
+// Checks the room for snapshots (cost/snapshot_cost.h) in unnamed and in named shared memory.
 Finding snapshots(const profile::Machine& machine) {
   constexpr int64_t kBytesOfParameter = sizeof(float) * cost::owner_numbers(true) * cost::kSnapshotCopies;
   std::error_code failure;

@@ -1,4 +1,4 @@
-// sluice embed: where texts lie, by a model that ends in embeddings.
+// sluice embed: computes embeddings of texts with a model that ends in an embedding head.
 #include <algorithm>
 #include <cmath>
 #include <iostream>
@@ -30,7 +30,7 @@ struct EmbedArguments : ModelOptions {
   std::filesystem::path out;
   std::string tokenizer;
   std::string prompt;          // in front of each text
-  int64_t context_length = 0;  // what the model says
+  int64_t context_length = 0;  // 0: the model's own
   int64_t tokens_per_batch = 8192;
 };
 
@@ -50,7 +50,7 @@ InputText text_of_line(const std::string& line, const std::string& place) {
   return {found->get<std::string>(), place};
 }
 
-// A line each: an object with text, or the text itself.
+// Reads texts, one per line: an object with text, or the text itself.
 std::vector<InputText> read_texts(const EmbedArguments& options) {
   std::vector<InputText> texts;
   const std::string bytes = base::read_file(options.file);
@@ -114,7 +114,7 @@ void run(EmbedArguments options) {
         model.name(), " does not end in embeddings: train one with head.kind = \"embed\" ", "(heads.md)"));
   }
   if (options.context_length == 0) {
-    constexpr int64_t kUsual = 2048;  // where a model says nothing
+    constexpr int64_t kUsual = 2048;  // used if the model gives no length
     const int64_t text_tokens = text_tokens_of(options, model);
     options.context_length = text_tokens > 0 ? text_tokens : kUsual;
   }

@@ -36,7 +36,7 @@ namespace {
 
 struct EvalArguments : ModelOptions {
   std::vector<std::string> corpora;
-  std::vector<std::string> positives, negatives;  // of queries in `corpora`
+  std::vector<std::string> positives, negatives;  // documents for the queries in `corpora`
   corpus::SamplerOptions sampling{.tokens_per_step = 8192};
   std::string overflow = "truncate";
   int nproc = 1;
@@ -51,8 +51,8 @@ struct EvalArguments : ModelOptions {
   transport::Launch launch;
 };
 
-// The batches of the whole corpora, or of their first sequences. Losses of single sequences come from
-// batches of one.
+// The batches of the whole corpora, or of their first sequences. With losses of single sequences each batch
+// has one sequence.
 std::vector<corpus::Batch> batches_of(const corpus::Blend& blend, const EvalArguments& options) {
   corpus::SamplerOptions sampling = options.sampling;
   sampling.overflow = corpus::parse_overflow(options.overflow, "--overflow");
@@ -89,8 +89,8 @@ base::Json sequence_json(const corpus::Sample& sample, const run::EvaluationResu
 struct Outcome {
   run::EvaluationResult result;
   int64_t sequences = 0;
-  std::optional<run::ClassScores> scores;  // of a head of numbers whose documents have labels
-  bool compared = true;                    // else there are the numbers of --scores alone
+  std::optional<run::ClassScores> scores;  // for a head of numbers and documents with labels
+  bool compared = true;                    // else only the numbers of --scores exist
 };
 
 // A line of --scores: the numbers of a sequence, or of each of its tokens.
@@ -101,7 +101,7 @@ base::Json scores_json(const corpus::Sample& sample, const std::vector<run::RowN
   return {{"document", sample.document}, {"numbers", of_tokens || rows.empty() ? numbers : numbers.front()}};
 }
 
-// A mean over nothing, or one that is no number, says nothing of the model.
+// InputError if the mean is over no targets, or is not a number: it would tell nothing about the model.
 void require_loss(const Outcome& outcome, const EvalArguments& options, const corpus::Blend& blend) {
   const corpus::LabelRule* const rule = blend.label_rule();
   if (rule != nullptr && rule->form == corpus::LabelForm::kNone) return;
@@ -178,7 +178,7 @@ void print(const EvalArguments& options, const run::ModelSource& model, const Ou
                     accuracy ? text(", accuracy ", *accuracy, ", F1 ", *f1) : "", "\n");
 }
 
-// The tokenizer that goes with the model; none where it has none.
+// The tokenizer that goes with the model; empty if it has none.
 std::optional<corpus::TokenizerBytes> model_tokenizer(const EvalArguments& options,
                                                       const run::ModelSource& model) {
   if (model.hugging_face) {
@@ -194,7 +194,7 @@ std::optional<corpus::TokenizerBytes> model_tokenizer(const EvalArguments& optio
   return std::nullopt;
 }
 
-// Ids that mean something else give a loss that means nothing.
+// With another tokenizer's ids the loss would mean nothing.
 void require_tokenizer(const EvalArguments& options, const run::ModelSource& model) {
   const std::optional<corpus::TokenizerBytes> own = model_tokenizer(options, model);
   if (!own || options.other_tokenizer) return;
@@ -213,7 +213,7 @@ void require_tokenizer(const EvalArguments& options, const run::ModelSource& mod
   }
 }
 
-// A head is compared with labels, where all corpora have some; else its numbers are written alone.
+// Compares a head with labels if all corpora have some; else its numbers are written alone.
 void label(corpus::Blend& blend, const EvalArguments& options, const model::Shape& shape) {
   std::shared_ptr<const corpus::LabelRule> rule = session::label_rule(shape);
   const bool labelled = rule != nullptr && blend.has_labels();
@@ -235,7 +235,7 @@ void label(corpus::Blend& blend, const EvalArguments& options, const model::Shap
   blend.label_by(std::move(rule));
 }
 
-// Sequences of at most `longest` tokens. By ranks never destroyed: it would wait for lost peers.
+// For sequences of at most `longest` tokens. Ranks never destroy it: it would wait for lost peers.
 run::Evaluator* new_evaluator(run::ModelSource& model, const EvalArguments& options, int64_t longest,
                               const char* what) {
   warn_beyond_positions(model, longest, what, options.launch.rank);
@@ -266,7 +266,7 @@ void print(const EvalArguments& options, const run::ModelSource& model, const ru
                     base::human_count(scores.documents, "document", "documents"), "\n");
 }
 
-// Queries of --corpus among the documents of --positives and --negatives.
+// Evaluates queries of --corpus against the documents of --positives and --negatives.
 void run_retrieval(run::ModelSource& model, const EvalArguments& options,
                    const corpus::IndexedOptions& indexed) {
   if (model.shape().head.kind != model::HeadKind::kRows) {

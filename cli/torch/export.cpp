@@ -1,4 +1,4 @@
-// sluice export: a checkpoint as a Hugging Face folder.
+// sluice export: turns a checkpoint into a Hugging Face folder.
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -38,7 +38,7 @@ struct ExportArguments {
   bool json = false;
 };
 
-// The run that made it; none for an imported model.
+// The run that made the checkpoint; empty for an imported model.
 std::optional<config::RunConfig> run_of(const checkpoint::Checkpoint& checkpoint) {
   const std::string& toml = checkpoint.manifest().config;
   if (toml.empty()) return std::nullopt;
@@ -51,7 +51,7 @@ checkpoint::TensorType type_of(const ExportArguments& options, const checkpoint:
                                  : checkpoint::type_from_config_name(options.dtype, "--dtype");
 }
 
-// The model that a run's adapters belong to: as the user says, or the folder that it came in.
+// The base model of a run's adapters: the user's choice, or the folder that the run started from.
 std::string base_of(const ExportArguments& options, const checkpoint::Checkpoint& checkpoint,
                     const std::optional<config::RunConfig>& trained) {
   if (!options.base.empty()) return options.base;
@@ -108,7 +108,7 @@ void run(const ExportArguments& options) {
     return print(options, checkpoint);
   }
   exported.companions = checkpoint.companions();
-  // Runs of older programs did not look at their conversations.
+  // Older programs did not add learnt turns when they saved.
   if (trained) run::add_learnt_turns(trained->data, {}, exported.companions);
   exported.record = checkpoint::folder_record(exported.companions);
   checkpoint::export_checkpoint(

@@ -1,4 +1,4 @@
-// sluice generate: what a model says behind prompts.
+// sluice generate: generates outputs for prompts.
 #include <algorithm>
 #include <iostream>
 #include <iterator>
@@ -38,7 +38,7 @@ namespace {
 
 struct GenerateArguments : ModelOptions {
   LoraModules adapters;
-  std::string adapter;  // of --prompt
+  std::string adapter;  // for --prompt
   std::filesystem::path tokenizer;
   corpus::ChatOptions chat;
   std::string prompt;
@@ -57,11 +57,11 @@ struct GenerateArguments : ModelOptions {
   transport::Launch launch;
 };
 
-// Which ranks say a prompt together. Each alone unless a strategy says otherwise.
+// The rank's place among the ranks that generate together. Without a strategy each rank is alone.
 struct RankPlace {
   strategy::Place place;
   int64_t pipelines = 1;
-  int first_rank = 0;  // of this one's pipeline: tells what is said
+  int first_rank = 0;  // first of this rank's pipeline, which reports the outputs
   bool together = false;
   bool tells() const { return place.stage == 0 && place.lane == 0 && place.t == 0; }
 };
@@ -79,7 +79,7 @@ RankPlace place_of(const GenerateArguments& options, const model::Shape& shape) 
   return place;
 }
 
-// The prompt's tokens as a document begins.
+// The prompt's tokens at the beginning of a document.
 std::vector<int64_t> tokens_of(const corpus::Tokenizer* tokenizer, const Prompt& prompt, int64_t vocabulary) {
   std::vector<int64_t> tokens = prompt.ids;
   if (!prompt.chat.empty()) {
@@ -102,14 +102,14 @@ std::vector<int64_t> tokens_of(const corpus::Tokenizer* tokenizer, const Prompt&
   return tokens;
 }
 
-// A rank's prompts, and the texts that it is to say behind each.
+// A rank's prompt, and the first of the sequences that it generates for it.
 struct Task {
   Prompt prompt;
   std::vector<int64_t> tokens;
   int64_t first_text = 0;
 };
 
-// Its number; -1: the model itself answers.
+// The adapter's index; -1: the model itself answers.
 int adapter_of(const Prompt& prompt, const std::vector<std::string>& adapters) {
   if (prompt.model.empty()) return -1;
   const auto found = std::ranges::find(adapters, prompt.model);
@@ -136,8 +136,8 @@ base::Json output_json(const Task& task, int sample, const generate::Output& out
           {"finish_reason", output.finish_reason ? "stop" : "length"}};
 }
 
-// Pages for as many texts as are under way at once, the longest ones, if they all run to their end; no more
-// than the memory allows.
+// KV blocks for as many running sequences as there may be, the longest ones at full length; at most as many
+// as memory allows.
 int64_t pages_for(const std::vector<Task>& tasks, const GenerateArguments& options, int64_t most_texts,
                   const generate::ModelShard& model) {
   std::vector<int64_t> pages;
@@ -168,8 +168,8 @@ void log_speed(const generate::Generator& generator, double seconds,
                                     : ""));
 }
 
-// Calls take(task, generator) when all samples of a prompt have ended, on the rank that tells, and forgets
-// them. Collective over all ranks that have the model together.
+// Calls take(task, generator) on the reporting rank when all samples of a prompt have ended, and erases them.
+// Collective over all ranks that share the model.
 template <typename Take>
 void generate_all(run::ModelSource& model, const GenerateArguments& options, const RankPlace& place,
                   const corpus::Tokenizer* tokenizer, std::vector<Task>& tasks, Take take) {
@@ -182,7 +182,7 @@ void generate_all(run::ModelSource& model, const GenerateArguments& options, con
   if (place.together) {
     evaluation.launch = options.launch;
     evaluation.strategy = options.strategy;
-  } else {  // alone with its model; only the machine is shared
+  } else {  // alone with its model; ranks only share the machine
     evaluation.launch.local_rank = options.launch.local_rank;
     evaluation.launch.local_size = options.launch.local_size;
   }
@@ -213,8 +213,8 @@ void generate_all(run::ModelSource& model, const GenerateArguments& options, con
   std::optional<base::Progress> progress;
   if (place.tells())
     progress.emplace("generating", static_cast<int64_t>(tasks.size()) * options.samples * options.tokens);
-  int64_t closed = 0;  // tokens of prompts that are answered, as if each of their texts had all it may have
-  // True when it is answered; else adds its tokens.
+  int64_t closed = 0;  // tokens of answered prompts, as if each sample had its maximum length
+  // True if the prompt is answered; otherwise adds its tokens.
   const auto close = [&](const Task& task, int64_t& tokens) {
     const int64_t end = task.first_text + options.samples;
     int ended = 0;
@@ -276,8 +276,8 @@ void answer_one(const GenerateArguments& options) {
                });
 }
 
-// Each pipeline has the whole model and prompts of its own; what they say lies in files beside the last one
-// until all is said, so that whoever is started anew goes on.
+// Each pipeline has the whole model and prompts of its own. Until all are answered, outputs are in files
+// beside the final one, from which a restarted command continues.
 void answer_file(const GenerateArguments& options) {
   run::ModelSource model = run::open_model(locate(model_folder(options.model)));
   options.adapters.add_to(model);

@@ -18,7 +18,7 @@ using base::text;
 
 constexpr int kCallers = 4;  // requests that are read and written at the same time
 
-// Where the model's own files lie.
+// The location of the model's own files.
 storage::Location folder_of(const run::ModelSource& model) {
   return model.hugging_face ? model.hugging_face->folder() : model.checkpoint->directory() / "model";
 }

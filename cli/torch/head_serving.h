@@ -1,4 +1,4 @@
-// What `serve` takes of a model that ends in a head.
+// Serving of models that end in a head: numbers instead of text.
 #pragma once
 
 #include "run/evaluator.h"
@@ -8,13 +8,13 @@
 
 namespace sluice::cli {
 
-// Whether requests ask for its numbers, and not for text.
+// Whether requests get the head's numbers instead of text.
 bool ends_in_head(const run::ModelSource& model);
 
-// InputError where the head has numbers of tokens, which no endpoint gives. REQUIRES: ends_in_head().
+// InputError if the head gives numbers of tokens, which no endpoint has. REQUIRES: ends_in_head().
 serve::ServedHead served_head(const run::ModelSource& model);
 
-// By the evaluator, which must outlive it.
+// Computes with the evaluator, which must outlive the result.
 serve::HeadEngine::Compute head_numbers_of(run::Evaluator& evaluator);
 
 }  // namespace sluice::cli

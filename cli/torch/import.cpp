@@ -1,4 +1,4 @@
-// sluice import: a Hugging Face folder as a checkpoint to train from.
+// sluice import: turns a Hugging Face folder into a checkpoint to train from.
 #include <iostream>
 
 #include "base/error.h"

@@ -58,7 +58,7 @@ int64_t positions_of(const run::ModelSource& model) {
 
 namespace {
 
-constexpr const char* kSentenceConfig = "sentence_bert_config.json";  // of sentence-transformers
+constexpr const char* kSentenceConfig = "sentence_bert_config.json";  // a file of sentence-transformers
 
 std::string sentence_config(const ModelOptions& options, const run::ModelSource& model) {
   if (model.hugging_face) {

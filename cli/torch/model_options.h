@@ -1,4 +1,4 @@
-// Options of the commands that compute with a model as it is: eval and generate.
+// Options of the commands that compute with a finished model: eval and generate.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -16,18 +16,18 @@ struct ModelOptions {
 };
 
 void add_model_option(CLI::App& command, ModelOptions& options);
-// What is computed in, and where.
+// Adds the options for type, device and threads.
 void add_computing_options(CLI::App& command, ModelOptions& options);
 
-// How to evaluate `model`, whose types "exact" takes, under these options.
+// The evaluator's options for `model`; dtype "exact" takes the model's own type.
 run::EvaluatorOptions evaluation_of(const ModelOptions& options, const run::ModelSource& model);
 
-// How many positions the model was made for, as the config.json that goes with it says; 0: it does not.
+// The positions in the config.json that goes with the model; 0: not given.
 int64_t positions_of(const run::ModelSource& model);
-// How many tokens of a text an embedding model reads: max_seq_length of the sentence_bert_config.json that
-// goes with it, else as many as positions_of(); 0: neither says it.
+// The tokens of a text that an embedding model reads: max_seq_length in its sentence_bert_config.json, else
+// positions_of(); 0: neither is given.
 int64_t text_tokens_of(const ModelOptions& options, const run::ModelSource& model);
-// Says, on the first rank, when `tokens` are more; `what` has so many.
+// Warns, on the first rank, if `tokens` exceed positions_of(); the message names their source, `what`.
 void warn_beyond_positions(const run::ModelSource& model, int64_t tokens, const std::string& what, int rank);
 
 }  // namespace sluice::cli

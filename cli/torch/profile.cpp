@@ -31,7 +31,7 @@ struct ProfileArguments {
   bool json = false;
 };
 
-// One row of the file for each TP degree, as a pipeline of one stage.
+// A row of the file for each TP degree, written as a pipeline of one stage.
 std::vector<strategy::Scheme> schemes_of(const profile::ProbeResult& found) {
   std::vector<strategy::Scheme> schemes;
   for (const auto& [tp, fits] : found.fits_by_tp) schemes.push_back({tp, 1, 1});
@@ -41,7 +41,7 @@ std::vector<strategy::Scheme> schemes_of(const profile::ProbeResult& found) {
 [[noreturn]] void run_rank(const ProfileArguments& options) {
   end_after([&] {
     const survive::StopSignal stop = end_when_told();
-    // The file is the first rank's; others may lie on machines where its folder is not.
+    // The first rank writes the file; others may be on machines without its folder.
     const run::RunOptions rank = this_rank(options.ranks, "profile", RankLog::kStderr);
     if (rank.launch.rank == 0) require_output("--out", options.out, Output::kFile);
     const profile::ProbeResult found =

@@ -39,7 +39,7 @@ void end_process(const base::Error& error) {
 
 namespace {
 
-// Lines for people go to stderr, and to a file of the run directory once that is known to work.
+// Logs go to stderr, and later also to a file in the run directory.
 base::LogOptions log_options(const transport::Launch& launch) {
   base::LogOptions log;
   if (launch.world_size > 1) log.name = base::text("rank ", launch.rank);
@@ -68,7 +68,7 @@ void add_rank_options(CLI::App& command, RankOptions& options) {
 
 int launch_ranks(int ranks, Launched launched, std::function<void()> work,
                  BeginAnewAfter begin_anew_after_ns) {
-  std::cout.flush();  // or each rank would write what is left
+  std::cout.flush();  // or each rank would print the remaining output again
   transport::LocalLaunch local;
   local.work = std::move(work);
   local.begin_anew_after_ns = std::move(begin_anew_after_ns);
@@ -78,10 +78,10 @@ int launch_ranks(int ranks, Launched launched, std::function<void()> work,
   return transport::launch_locally(local).exit_status;
 }
 
-// OpenMP's threads spin at the end of every loop until the last one is there. With more threads than cores
-// the last one waits for a core that a spinning one has: steps take ten times as long.
+// OpenMP's threads spin at the end of every loop until the last one arrives. With more threads than cores,
+// the last one waits for a core that a spinning thread holds: steps take ten times as long.
 void let_crowded_threads_sleep(const config::TrainConfig& train, const transport::Launch& launch) {
-  // A launcher that binds ranks to cores of their own leaves each with fewer than the machine has.
+  // A launcher that binds ranks to cores leaves each rank fewer cores than the machine has.
   const int cores = profile::usable_cores();
   const bool bound =
       launch.launcher != transport::Launcher::kSluice && cores < ::sysconf(_SC_NPROCESSORS_ONLN);
@@ -107,7 +107,7 @@ void let_crowded_threads_sleep(const config::TrainConfig& train, const transport
 
 namespace {
 
-// A user who says so wants no GPU.
+// Users set the variable in this way to use no GPU.
 bool hides_all_gpus(const transport::Environment& environment) {
   const auto visible = environment.find("CUDA_VISIBLE_DEVICES");
   return visible != environment.end() && (visible->second.empty() || visible->second == "-1");

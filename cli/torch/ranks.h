@@ -1,4 +1,4 @@
-// Commands that run on several ranks: starting local ones, and being one of a launcher's.
+// Commands on several ranks: starting local ranks, and running as one of a launcher's ranks.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -23,40 +23,40 @@ struct RankOptions {
 // --config, --set, --nproc.
 void add_rank_options(CLI::App& command, RankOptions& options);
 
-// Forks so many local ranks, each of which does `work` and ends, and waits for them. Returns the exit status.
-enum class Launched : uint8_t { kRanks, kSupervisors };  // who are started anew (transport::LocalLaunch)
+// Forks so many local ranks, which run `work` and end, and waits for them. Returns the exit status.
+enum class Launched : uint8_t { kRanks, kSupervisors };  // supervisors are restarted (transport::LocalLaunch)
 using BeginAnewAfter = std::function<std::optional<int64_t>()>;  // likewise
 int launch_ranks(int ranks, Launched launched, std::function<void()> work,
                  BeginAnewAfter begin_anew_after_ns = {});
 
-// Runs `action` in this process, alone or, with `nproc` 0, as a rank of its launcher, which `launch` then
-// says, and ends it; or in so many local ranks.
+// Runs `action` in this process if `nproc` is 1. With 0 the process is a rank of its launcher, stored in
+// `launch`, and ends afterwards. Otherwise so many local ranks run `action`.
 void run_on_ranks(int nproc, transport::Launch& launch, const std::function<void()>& action,
                   const BeginAnewAfter& begin_anew_after_ns = {});
 
-// The process as one rank. Its log goes to stderr; with kRunDirectory, which is made, to a file there as
-// well. What fails is left to the collective set-up: every rank may fail of the same, and one of them should
-// say so.
+// The options of this process as one rank. It logs to stderr; with kRunDirectory, which is created, also to a
+// file there. Failures are left to the collective set-up: every rank may have the same failure, and one of
+// them should report it.
 //
-// Where the ranks of a machine want more compute threads than it has cores, let_crowded_threads_sleep() has
-// been or is called.
+// If the ranks of a machine want more compute threads than it has cores, let_crowded_threads_sleep() has been
+// or is called.
 enum class RankLog { kStderr, kRunDirectory };
 run::RunOptions this_rank(const RankOptions& options, const std::string& command, RankLog log);
-// The same process as the rank of `launch`.
+// The options of the same process as the rank in `launch`.
 run::RunOptions rank_of(const transport::Launch& launch, const RankOptions& options,
                         const std::string& command, RankLog log);
-// What a rank's supervisor began with, for a worker of its that is the rank that `launch` says: the
-// configuration is that of the run's beginning, whatever has become of its file.
+// The supervisor's options for its worker, with the rank in `launch`. The configuration is the one that the
+// run began with, even if its file has changed.
 run::RunOptions worker_of(const run::RunOptions& supervisor, const transport::Launch& launch);
 
-// Where these ranks of a machine want more compute threads than it has cores, says so and starts this process
-// again with OpenMP told to sleep where it waits: it reads that once, when it is loaded.
+// If a machine's ranks want more compute threads than it has cores, warns and restarts this process with
+// sleeping OpenMP threads: OpenMP reads the setting once, when it is loaded.
 void let_crowded_threads_sleep(const config::TrainConfig& train, const transport::Launch& launch);
 
-// For a rank with nothing to save: SIGTERM and SIGINT end it, and say so.
+// For a rank with nothing to save: SIGTERM and SIGINT end it with a message.
 survive::StopSignal end_when_told();
 
-// Tells the error and ends the process with its status at once: destructors would wait for peers that no
+// Reports the error and ends the process with its status at once: destructors would wait for peers that no
 // longer answer.
 [[noreturn]] void end_process(const base::Error& error);
 

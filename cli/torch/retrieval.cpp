@@ -21,7 +21,7 @@ int32_t last_token(const corpus::Blend& blend, int64_t document) {
   return token;
 }
 
-// What all documents end with, as where a tokenizer puts it behind a text; none where their ends differ.
+// The token that ends all documents, for example one that the tokenizer adds; none if their ends differ.
 std::optional<int32_t> end_of_texts(const corpus::Blend& blend) {
   std::optional<int32_t> end;
   for (int64_t document = 0; document < blend.documents(); ++document) {
@@ -33,7 +33,7 @@ std::optional<int32_t> end_of_texts(const corpus::Blend& blend) {
   return blend.documents() > 1 ? end : std::nullopt;
 }
 
-// The texts of groups, as they go through the model.
+// Reads the texts of groups as the model gets them.
 class GroupReader {
  public:
   GroupReader(const RetrievalCorpora& corpora, const RetrievalOptions& options) : options_(options) {
@@ -44,7 +44,7 @@ class GroupReader {
 
   int64_t texts_of_group() const { return std::ssize(blends_); }
 
-  // None where a text has no token, or is too long and not cut.
+  // Empty if a text has no token, or is too long and may not be cut.
   std::vector<std::vector<int32_t>> read(int64_t document) const {
     std::vector<std::vector<int32_t>> texts;
     for (size_t i = 0; i < blends_.size(); ++i) {

@@ -1,4 +1,4 @@
-// sluice eval of an embedding model: queries among documents.
+// sluice eval for an embedding model: it ranks documents for queries.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace sluice::cli {
 
-// Corpora whose documents belong together: of each number a query, the document that it looks for, and where
-// given others.
+// Corpora whose documents form groups: for each number a query, the document that it looks for, and other
+// documents if given.
 struct RetrievalCorpora {
   corpus::Blend queries;
-  std::vector<corpus::Blend> partners;  // first the documents
+  std::vector<corpus::Blend> partners;  // the wanted documents' corpus first
 
-  // InputError where one has more documents than another.
+  // InputError if the corpora have different numbers of documents.
   static RetrievalCorpora open(const std::vector<std::string>& queries,
                                const std::vector<std::vector<std::string>>& partners,
                                const corpus::IndexedOptions& options);
@@ -34,9 +34,9 @@ struct RetrievalOptions {
   int rank = 0;
 };
 
-// Texts that are too long are cut, in front of the token that all texts of their corpora end with, or their
-// groups are left out. Collective; the same on all ranks. InputError where nothing is left, RunError where
-// the model's numbers are none.
+// Texts that are too long are cut, in front of the token that ends all texts of their corpus, or their groups
+// are left out. Collective; the same on all ranks. InputError if no group is left, RunError if the model's
+// numbers are not finite.
 run::RetrievalScores evaluate_retrieval(run::Evaluator& evaluator, const RetrievalCorpora& corpora,
                                         const RetrievalOptions& options);
 

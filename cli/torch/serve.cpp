@@ -1,4 +1,4 @@
-// sluice serve: an endpoint that speaks OpenAI's language.
+// sluice serve: an endpoint with OpenAI's API.
 #include <csignal>
 #include <memory>
 #include <optional>
@@ -77,7 +77,7 @@ void require_one_pipeline(const ServeArguments& options, const model::Shape& sha
   }
 }
 
-// The given length; else the one that the model was made for, up to a usual length.
+// The given length; else the model's positions, up to a usual length.
 int64_t context_length_of(const ServeArguments& options, const run::ModelSource& model) {
   if (!options.context_length) {
     const int64_t positions = text_tokens_of(options, model);
@@ -105,7 +105,7 @@ void require_key_for_others(const serve::ServerOptions& server) {
                               "127.0.0.1"));
 }
 
-// The chat templates that go with a tokenizer, one behind the other.
+// The chat templates that go with a tokenizer, one after the other.
 std::string templates_of(std::filesystem::path tokenizer, const corpus::ChatOptions& chat) {
   if (std::filesystem::is_directory(tokenizer)) tokenizer /= "tokenizer.json";
   const std::string told = corpus::template_text(chat, tokenizer);
@@ -133,15 +133,15 @@ const serve::ToolFormat* tool_format_of(const ServeArguments& options, const run
                               serve::tool_format_names()));
 }
 
-// Takes a newer model of the run, as the first rank says.
+// Loads a newer model of the run when the first rank asks for it.
 void take_newer(const std::string& place, run::Evaluator& evaluator) {
   try {
     take_up(place, evaluator);
-  } catch (const base::InputError&) {  // which the leader tells
+  } catch (const base::InputError&) {  // the first rank reports it
   }
 }
 
-// A rank that does what the first one says.
+// A rank that follows the first rank's commands.
 void follow_first(run::Evaluator& evaluator, const generate::Decoder& decoder,
                   const inference::SchedulerOptions& scheduler, const std::vector<base::Interval>& never) {
   generate::Generator generator(decoder, scheduler, never);
@@ -149,7 +149,7 @@ void follow_first(run::Evaluator& evaluator, const generate::Decoder& decoder,
                    [&](const std::string& place) { take_newer(place, evaluator); });
 }
 
-// The same of a model that ends in a head.
+// The same for a model that ends in a head.
 void follow_first(run::Evaluator& evaluator) {
   serve::follow(evaluator.ranks(), {[&](const serve::TokenTexts& texts) { evaluator.text_numbers(texts); },
                                     [&](const std::string& place) { take_newer(place, evaluator); }});
@@ -160,7 +160,7 @@ std::string host_in_url(const std::string& host) {
   return host.find(':') == host.npos ? host : "[" + host + "]";
 }
 
-// Answers until it is told to stop. `note` says what the server holds for requests.
+// Answers until a stop signal. `note` describes the server's bounds for the log.
 void answer_requests(serve::Server& server, serve::RequestEngine& engine, run::Evaluator& evaluator,
                      const run::ModelSource& model, const ServeArguments& options, const std::string& note) {
   options.before->serves_at(server.port());
@@ -285,7 +285,7 @@ void add_generation_options(CLI::App& command, ServeArguments& options) {
       ->capture_default_str();
 }
 
-// Every bound on what a client may make the server hold.
+// Adds the bounds on resources that clients may take from the server.
 void add_bounds(CLI::App& command, ServeArguments& options) {
   constexpr int64_t kMost = int64_t{1} << 40;
   const auto bound = [&](const char* name, int64_t& value, const char* what) {

@@ -22,8 +22,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kPoll{50};
 constexpr std::chrono::milliseconds kFaultPoll{500};
-constexpr std::chrono::seconds kSameSignal{1};  // launchers and groups repeat theirs at once
-constexpr double kFarewellS = 5;                // for answers that say why they end
+constexpr std::chrono::seconds kSameSignal{1};  // launchers and process groups repeat signals at once
+constexpr double kFarewellS = 5;                // for answers that give the reason of their end
 
 }  // namespace
 
@@ -58,7 +58,7 @@ StopAtSignal::~StopAtSignal() {
   thread_.join();
 }
 
-// Returns false when the engine has failed.
+// Returns false if the engine has failed.
 bool StopAtSignal::wait_for_signal() {
   const timespec pause{0, std::chrono::nanoseconds(kFaultPoll).count()};
   while (sigtimedwait(&signals_, nullptr, &pause) < 0) {
@@ -83,7 +83,7 @@ void StopAtSignal::run() {
   server_.stop();
 }
 
-// Until the server has ended, the time is over, or another signal comes.
+// Waits until the server has ended, the time is over, or another signal arrives.
 void StopAtSignal::wait_for_answers(double seconds) {
   const auto begin = Clock::now();
   const auto end =
@@ -138,7 +138,7 @@ void Follow::run() {
 void Follow::look() {
   const run::ModelSource newest = run::open_model(location_);
   if (newest.name() == served_) return;
-  // The others open the same, whatever is newer by then.
+  // All ranks open the same checkpoint, even if a newer one appears meanwhile.
   const std::string place = newest.checkpoint ? newest.checkpoint->directory().string() : location_.string();
   const auto take = [&] {
     take_up(place, evaluator_);
@@ -149,7 +149,7 @@ void Follow::look() {
   base::log_info(text("serving ", served_));
 }
 
-// A run may be writing, or gone for a while: once is enough.
+// Warns once per fault: a run may be writing, or be gone for a while.
 void Follow::tell(const std::string& fault) {
   if (std::exchange(told_, fault) != fault) base::log_warning(text("serving ", served_, " still: ", fault));
 }

@@ -1,4 +1,4 @@
-// Work beside a server while it serves: signals to stop, and a run whose checkpoints are followed.
+// Work beside a running server: stop signals, and following a run's checkpoints.
 #pragma once
 
 #include <atomic>
@@ -18,8 +18,8 @@
 
 namespace sluice::cli {
 
-// State that a model's ranks leave for the ranks started in their place. It lies in memory that the launcher
-// shares with the processes that it forks.
+// State that a model's ranks leave for restarted ranks. It lies in memory that the launcher shares with the
+// processes that it forks.
 class ServedBefore {
  public:
   ServedBefore();
@@ -27,24 +27,24 @@ class ServedBefore {
   ServedBefore(const ServedBefore&) = delete;
   ServedBefore& operator=(const ServedBefore&) = delete;
 
-  // For ranks: the port that earlier ranks served at, which clients know; 0: none have served.
+  // For ranks: the port at which earlier ranks served, known to clients; 0: none have served.
   int port() const { return *port_; }
   void serves_at(int port);
 
-  // For the launcher, when all ranks have ended. Ranks that never served are not restarted: the user has to
-  // see their error. Others are, after a pause that grows as long as restarted ranks don't serve.
+  // For the launcher, after all ranks have ended. Ranks that never served are not restarted: the user has to
+  // see their error. Other ranks restart after a pause, which grows while restarted ranks fail to serve.
   std::optional<int64_t> begin_anew_after_ns();
 
  private:
   std::atomic<int>* port_;
-  std::atomic<int>* serves_;  // the ranks that were started last
+  std::atomic<int>* serves_;  // 1: the ranks started last have served
   int64_t pause_ns_ = 0;
 };
 
-// At a signal to stop, all of which are blocked in all threads: takes no new request, lets those under way
-// end for so many seconds, tells the others, and stops the server. A second signal ends the wait. With kStop
-// it stops the server, too, when the engine has failed: ranks that can't do without one that was lost end,
-// and their launcher starts them anew.
+// On a stop signal (blocked in all threads) refuses new requests, gives running ones so many seconds to end,
+// ends the rest with an error, and stops the server. A second signal ends the wait. With kStop it also stops
+// the server when the engine has failed: ranks that cannot go on without a lost one end, and their launcher
+// restarts them.
 class StopAtSignal {
  public:
   enum class AtFault : uint8_t { kAnswerOn, kStop };
@@ -65,13 +65,13 @@ class StopAtSignal {
   std::thread thread_;
 };
 
-// The name that answers give the parameters that they come from.
+// The name of the model's parameters in answers.
 std::string fingerprint_of(const run::ModelSource& model);
 
-// Collective over the ranks of a model.
+// Replaces the model by the one at `place`. Collective over the ranks of a model.
 void take_up(const std::string& place, run::Evaluator& evaluator);
 
-// Looks for a newer checkpoint of the run every so often, and has the engine take it between two steps.
+// Looks for newer checkpoints of the run now and then; the engine loads them between two steps.
 class Follow {
  public:
   Follow(const storage::Location& location, std::string served, serve::RequestEngine& engine,

@@ -1,5 +1,5 @@
-// The part of sluice-torch that runs ahead of the initialisers of libtorch and all other libraries, which
-// take most of a start's time and may fail of too little memory.
+// The part of sluice-torch that runs before the initialisers of libtorch and all other libraries. These take
+// most of the start's time, and may fail for lack of memory.
 #include "cli/failure.h"
 #include "transport/launch.h"
 

@@ -1,4 +1,4 @@
-// sluice train: trains; with --nproc N it starts N local ranks, else it is one rank of whatever launched it.
+// sluice train: trains; with --nproc N it starts N local ranks, else it is one rank of its launcher.
 #include <unistd.h>
 
 #include <cstdio>
@@ -33,10 +33,10 @@ struct TrainArguments {
   std::string resume;
   bool dry_run = false;
   bool join = false;
-  std::string cluster;  // for a dry run: another one than the machine
+  std::string cluster;  // for a dry run: plan for this cluster instead of the machine
 };
 
-// Finds what is wrong with the user's input before any rank starts, so that it is said once.
+// Checks the user's input before any rank starts, so that faults are reported once.
 config::RunConfig check_input(const RankOptions& options) {
   config::RunConfig config = read_run_config(options.config, options.settings);
   config::resolve_model(config);
@@ -46,7 +46,7 @@ config::RunConfig check_input(const RankOptions& options) {
   return config;
 }
 
-// No rank is started: the machine may be another's.
+// Starts no rank: the machine may be another one.
 void describe_on_cluster(const TrainArguments& options) {
   config::RunConfig config = read_run_config(options.ranks.config, options.ranks.settings);
   config::resolve_model(config);
@@ -59,14 +59,14 @@ void describe_on_cluster(const TrainArguments& options) {
   end_after([&] {
     rank.resume = options.resume;
     rank.dry_run = options.dry_run;
-    auto* trainer = new train::Trainer(rank);  // never destroyed, as end_after says
+    auto* trainer = new train::Trainer(rank);  // never destroyed, as in end_after()
     if (!options.dry_run) return trainer->run();
     const std::string plan = trainer->describe_first_step();
     if (rank.launch.rank == 0) std::cout << plan << std::endl;
   });
 }
 
-// Of the run: another directory's or another configuration's snapshots are not for it.
+// Identifies a run's snapshots by its directory and configuration: others are not for it.
 std::string memory_identity(const config::RunConfig& config) {
   base::CanonicalBytes bytes;
   bytes.add(std::filesystem::absolute(config.log.dir).lexically_normal().string());
@@ -86,7 +86,7 @@ std::string memory_identity(const config::RunConfig& config) {
         worker.worker_context = worker_context;
         run_rank(options, std::move(worker));
       }};
-  // Our own launcher replaces who is lost; others end all ranks, and start them anew.
+  // Our own launcher replaces lost ranks; other launchers end all ranks and restart them.
   if (rank.launch.launcher != transport::Launcher::kSluice) {
     supervisor.memory = {.identity = memory_identity(rank.config), .takes_up = options.resume == "auto"};
   }
@@ -97,7 +97,7 @@ std::string memory_identity(const config::RunConfig& config) {
   });
 }
 
-// One rank: itself, or where a run outlives its ranks the supervisor, whose workers are it.
+// Runs one rank: as itself, or in an elastic run as the supervisor of the rank's workers.
 [[noreturn]] void be_rank(const TrainArguments& options) {
   run::RunOptions rank = this_rank(options.ranks, "train", RankLog::kRunDirectory);
   const bool elastic = rank.config.elastic.enabled && rank.launch.world_size > 1 && !options.dry_run;
@@ -115,14 +115,14 @@ int launch(const TrainArguments& options) {
   return launch_ranks(ranks, elastic ? Launched::kSupervisors : Launched::kRanks, [&] { be_rank(options); });
 }
 
-// A rank beside those of a launcher, in the place of one that was lost.
+// Runs a rank that joins the ranks of a launcher in place of a lost one.
 [[noreturn]] void join_run(const TrainArguments& options) {
   end_after([&] {
     const config::RunConfig config = read_run_config(options.ranks.config, options.ranks.settings);
     const survive::Roster roster = survive::read_roster(config.log.dir);
     const auto variables = environment();
     const auto secret = variables.find("SLUICE_SECRET");
-    transport::Launch launch{.rank = roster.world_size,  // none of the first ones
+    transport::Launch launch{.rank = roster.world_size,  // not one of the first ranks
                              .world_size = roster.world_size + 1,
                              .local_size = 0,  // not all ranks are on this machine
                              .master_address = roster.members.front().address,
