@@ -52,8 +52,8 @@ void Assignment::remove(Pipeline& from, int sequence) {
   from.members.erase(std::lower_bound(from.members.begin(), from.members.end(), sequence));
 }
 
-// Of the pipelines of a group either the first that is empty or the one that ends first is never worse than
-// another.
+// In each group only two pipelines can be best:
+// the first empty one and the one that ends first.
 void Assignment::fill(std::span<const int64_t> prices, int64_t target_ns) {
   using End = std::pair<int64_t, int>;
   struct Group {
@@ -64,7 +64,7 @@ void Assignment::fill(std::span<const int64_t> prices, int64_t target_ns) {
   for (int p = 0; p < static_cast<int>(pipelines_.size()); ++p)
     groups[pipelines_[static_cast<size_t>(p)].group].empty.push(p);
   for (int sequence = 0; sequence < static_cast<int>(floors_->sequences()); ++sequence) {
-    // Late ones lose against timely ones; among late ones the end counts, among timely ones the price.
+    // Timely offers beat late ones. Late offers compare by end, timely ones by price.
     std::optional<std::tuple<bool, cost::Wide, int64_t, int>> best;
     for (size_t k = 0; k < groups.size(); ++k) {
       if (!fits(sequence, k)) continue;
@@ -120,7 +120,7 @@ void Assignment::consider(const Pipeline& from, const Step& step, Step& best) co
   best.end_ns = later_ns;
 }
 
-// The ideal partner leaves both pipelines even. Work falls along the members of a pipeline.
+// The ideal partner evens out both pipelines. Work falls along a pipeline's members.
 void Assignment::try_swaps(const Pipeline& from, int sequence, int to, Step& best) const {
   const Pipeline& other = pipelines_[static_cast<size_t>(to)];
   const int64_t excess_ns = (end_ns(from) - end_ns(other)) / 2;

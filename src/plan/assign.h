@@ -1,5 +1,5 @@
-// Dispatch for plan::ours(): sequences to pipelines by prices, then moves and swaps on an estimate that
-// changes in constant time.
+// Dispatch for plan::ours(): assigns sequences to pipelines by prices, then improves
+// the assignment by moves and swaps on an estimate that changes in constant time.
 #pragma once
 
 #include <algorithm>
@@ -12,34 +12,34 @@
 
 namespace sluice::plan {
 
-// Sequences, longest first, on the pipelines of a strategy. A pipeline is busy with the floors of its
-// sequences; with one stage with their work and a constant for each micro-batch that their tokens need. To
-// this comes an overhead (fill, drain, micro-batches that cannot be filled) that does not change with single
-// moves, but for what the longest sequence takes on its way through several stages beyond that: so long ones
-// stay together. Packing tells the overhead afterwards, and improve() goes on from there.
+// Sequences, longest first, on the pipelines of a strategy. A pipeline's estimated end is the sum of
+// its sequences' floors (with one stage: their work, and a constant per micro-batch that their tokens
+// need) plus an overhead for fill, drain and part-filled micro-batches. Single moves leave the
+// overhead as it is. With several stages the longest sequence adds its path beyond the overhead, so
+// long ones stay together. set_end_ns() takes the overhead from a packing; improve() then goes on.
 class Assignment {
  public:
-  // group_of: each pipeline's group in `floors`, which must outlive this. overheads_ns: at first, by group.
+  // group_of: each pipeline's group in `floors`, which must outlive this. overheads_ns: initial, by group.
   Assignment(const FloorTable& floors, std::span<const int> group_of, std::vector<int64_t> overheads_ns);
 
   static constexpr int64_t kNoTarget = -1;
-  // Puts every sequence somewhere: longest first to the pipeline where its price is least among those that
-  // end by `target_ns`, the emptiest of equals; where none does, or there is no target, to the one that ends
-  // first. Longer sequences fit fewer pipelines, so the scarce ones go first. REQUIRES: each fits somewhere.
+  // Assigns every sequence, longest first, to the pipeline with the least price among those that end by
+  // `target_ns`; ties go to the emptiest. Without a target or such a pipeline: to the one that ends first.
+  // Longer sequences fit fewer pipelines, so the scarce pipelines fill first. REQUIRES: each fits somewhere.
   void fill(std::span<const int64_t> prices, int64_t target_ns);
 
-  // Puts every sequence where it is told. REQUIRES: it fits there.
+  // Assigns each sequence to the pipeline that `pipeline_of` names. REQUIRES: it fits there.
   void place(std::span<const int> pipeline_of);
 
-  // Moves and swaps sequences of the pipeline that ends last while that lowers the later end of the two
-  // pipelines concerned by kNegligiblePart at least, until it ends by `goal_ns`, at most once for each
-  // sequence. The best of moves, and of swaps with the neighbours of the ideal partner, to those of each
-  // group that end first; the first of equals, and of those that reach the goal.
+  // Moves and swaps sequences of the pipeline that ends last. A step must lower the later end of its
+  // two pipelines by kNegligiblePart at least; there are at most as many as sequences, and none once
+  // that pipeline ends by `goal_ns`. Tries moves, and swaps near the ideal partner, to those of each
+  // group that end first. Takes the best, the first of equals, of those that reach the goal.
   void improve(int64_t goal_ns);
 
-  int64_t estimated_ns() const;  // of the pipeline that ends last
+  int64_t estimated_ns() const;  // the end of the pipeline that ends last
   int64_t end_ns(int pipeline) const { return end_ns(pipelines_[static_cast<size_t>(pipeline)]); }
-  // As packing says.
+  // Sets the overhead so that the pipeline ends when its packing does.
   void set_end_ns(int pipeline, int64_t ns) {
     Pipeline& of = pipelines_[static_cast<size_t>(pipeline)];
     of.overhead_ns += ns - end_ns(of);
@@ -50,9 +50,9 @@ class Assignment {
   }
 
  private:
-  static constexpr int kNone = std::numeric_limits<int>::max();  // behind every sequence
+  static constexpr int kNone = std::numeric_limits<int>::max();  // sorts after every sequence
   struct Load {
-    int64_t work_ns = 0;  // where a group has batch_tokens without constants
+    int64_t work_ns = 0;  // without constants where the group has batch_tokens
     int64_t tokens = 0;
     int longest = kNone;
   };
@@ -78,7 +78,7 @@ class Assignment {
     const auto i = static_cast<size_t>(sequence);
     return floors_->floor_ns(i, group) - (floors_->batch_tokens(group) > 0 ? floors_->share_ns(i, group) : 0);
   }
-  // When one of the members is gone and another sequence has come, or kNone.
+  // The load after one of the members has left and another sequence, or kNone, has come.
   Load changed(const Pipeline& of, int gone, int come) const;
   int64_t busy_ns(const Load& load, size_t group) const {
     const int64_t batch_tokens = floors_->batch_tokens(group);
@@ -87,7 +87,7 @@ class Assignment {
     for (int64_t held = batch_tokens; held < load.tokens; held += batch_tokens) ++batches;
     return load.work_ns + batches * floors_->constant_ns(group);
   }
-  // What the path of the longest sequence adds to the overhead that is expected whatever there is.
+  // The path of the longest sequence, beyond the overhead that is expected of every pipeline.
   int64_t bubble_ns(const Pipeline& pipeline, int longest) const {
     const int64_t beyond_ns = floors_->path_beyond_ns(static_cast<size_t>(longest), pipeline.group);
     return std::max<int64_t>(0, beyond_ns - first_overheads_ns_[pipeline.group]);
@@ -101,7 +101,7 @@ class Assignment {
   void remove(Pipeline& from, int sequence);
   int last() const;
   Step best_step(const Pipeline& from, int64_t goal_ns) const;
-  // Of each group the few pipelines that end first, in the order of their ends.
+  // The few pipelines of each group that end first, in the order of their ends.
   std::vector<int> soonest_of_groups() const;
   void try_swaps(const Pipeline& from, int sequence, int to, Step& best) const;
   void consider(const Pipeline& from, const Step& step, Step& best) const;

@@ -34,7 +34,7 @@ struct Instance {
   std::vector<int64_t> overheads_ns;
 };
 
-// What the longest sequence's path takes beyond the first overhead.
+// The longest sequence's path beyond the first overhead.
 int64_t bubble_ns(const Instance& of, const FloorTable& floors, size_t group, int longest) {
   const int64_t beyond_ns = floors.path_beyond_ns(static_cast<size_t>(longest), group);
   return std::max<int64_t>(0, beyond_ns - of.overheads_ns[group]);

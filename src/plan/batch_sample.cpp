@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kMostPerStratum = 16;
 
-// What a batch is chosen by, and where it was drawn.
+// A drawn batch: its sort keys and its place in the drawing.
 struct Drawn {
   int64_t longest = 0;
   __int128 squares = 0;
@@ -63,8 +63,8 @@ std::vector<Drawn> draw(Order& order, const BatchSampleOptions& options, int cou
   return drawn;
 }
 
-// Which of `count` is taken from a stratum: multiples of the golden ratio come to every part of [0, 1)
-// equally often, and never twice in a row to the same.
+// The index in a stratum of `count`. Multiples of the golden ratio reach
+// every part of [0, 1) equally often, and never the same part twice in a row.
 size_t rank(size_t stratum, size_t count) {
   const auto part = static_cast<uint32_t>((2 * stratum + 1) * 0x4F1BBCDC);
   return static_cast<size_t>(uint64_t{part} * count >> std::numeric_limits<uint32_t>::digits);

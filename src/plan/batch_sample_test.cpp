@@ -73,7 +73,7 @@ TEST(BatchSample, StratifiedMeansHardlyDependOnTheSeed) {
   EXPECT_LT(most - least, most / 20);
 }
 
-// What long sequences cost is in the sample as often as in training.
+// Long sequences cost as much in the sample, on average, as in training.
 TEST(BatchSample, SumsOfSquaresAreThoseOfAllBatches) {
   const std::vector<int64_t> lengths = skewed_lengths(20'000);
   const auto mean_squares = [&](const BatchSampleOptions& options) {

@@ -15,7 +15,7 @@ using cost::Work;
 
 constexpr int kRounds = 40;
 constexpr int kTrialRounds = 12;
-constexpr int64_t kWhole = SchemeFloors::kWholePart;  // of a price, and of a share of constants
+constexpr int64_t kWhole = SchemeFloors::kWholePart;  // unit of prices and of shares of constants
 
 // The groups that hold more than a threshold, and the sequences, longest first, that only they hold.
 struct Class {
@@ -27,7 +27,7 @@ std::vector<Class> classes_of(std::span<const int64_t> lengths, std::span<const 
   std::set<int64_t> capacities;
   for (const SchemeGroup& group : groups) capacities.insert(group.scheme->max_len_tokens());
   std::vector<Class> classes;
-  int64_t below = 0;  // what the groups outside the class hold
+  int64_t below = 0;  // capacity of the groups outside the class
   for (const int64_t capacity : capacities) {
     Class next;
     for (size_t k = 0; k < groups.size(); ++k) {
@@ -40,7 +40,7 @@ std::vector<Class> classes_of(std::span<const int64_t> lengths, std::span<const 
   return classes;
 }
 
-// Of one sequence more than there are pipelines that hold them, two share one.
+// If a class has more sequences than pipelines that hold them, two sequences share one pipeline.
 int64_t pigeonhole_ns(const Class& of, std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
                       const FloorTable& floors) {
   size_t pipelines = 0;
@@ -55,8 +55,8 @@ int64_t pigeonhole_ns(const Class& of, std::span<const int64_t> lengths, std::sp
   return least_ns;
 }
 
-// By group, what rings add at least to the floors of the longest sequences; nothing to those after them.
-// Empty where they add nothing.
+// By group: the least time that rings add to the floors of the longest
+// sequences; later ones get nothing. Empty if rings add nothing.
 using RingFloors = std::vector<std::vector<int64_t>>;
 
 class PriceSearch {
@@ -74,14 +74,14 @@ class PriceSearch {
         first_(groups.size(), 0) {
     start();
   }
-  // Each group may take the sequences from `first` on only, and its rings add to the floors of some (both by
-  // group).
+  // Restricts each group to the sequences from
+  // first[group] on, and adds its rings' floors.
   void restrict_to(std::vector<size_t> first, const RingFloors& rings) {
     first_ = std::move(first);
     rings_ = &rings;
   }
 
-  // Until it proves more than `enough_ns`.
+  // Runs rounds until the bound exceeds `enough_ns`.
   Bound run(int rounds, int64_t enough_ns = std::numeric_limits<int64_t>::max()) {
     Bound best;
     for (int round = 0; round < (class_.groups.size() == 1 ? kTrialRounds : rounds); ++round) {
@@ -96,7 +96,7 @@ class PriceSearch {
   }
 
  private:
-  // Inverse to the floors of the sequence in the middle.
+  // Prices start inverse to the floors of the middle sequence.
   void start() {
     const size_t middle = class_.sequences / 2;
     int64_t least = std::numeric_limits<int64_t>::max();
@@ -140,21 +140,21 @@ class PriceSearch {
   }
 
   int64_t floor_ns(size_t sequence, size_t k) const {
-    // Rounded up: what is left in has to be less than what is proved.
+    // Rounded up: the part that stays in the floor must not exceed the proved one.
     const auto left_out_ns = static_cast<int64_t>(
         (Wide{floors_.share_ns(sequence, k)} * (kWhole - parts_[k]) + kWhole - 1) / kWhole);
     const int64_t ring_ns = rings_ != nullptr && sequence < (*rings_)[k].size() ? (*rings_)[k][sequence] : 0;
     return floors_.floor_ns(sequence, k) - left_out_ns + ring_ns;
   }
-  // What a pipeline of the group cannot give its stage by least_ns_, and so by any later time.
+  // The time that a pipeline of the group cannot give its stage by least_ns_, and so by any later time.
   struct Fill {
     int64_t ns = 0;
-    int64_t micro_batches = 1;  // of those that lose least
+    int64_t micro_batches = 1;  // the number that loses least
   };
   Fill fill(size_t k) const {
     const auto constant_ns =
         static_cast<int64_t>(Wide{floors_.constant_ns(k)} * (kWhole - parts_[k]) / kWhole);
-    // What rings expose fills the time that a bubble leaves.
+    // Exposed rings may fill the time that a bubble leaves.
     if (rings_ != nullptr && !(*rings_)[k].empty())
       return {.ns = std::min(floors_.fill_ns(k) + constant_ns, least_ns_)};
     const Bubble::Most most = floors_.bubble(k).most(least_ns_, constant_ns);
@@ -165,8 +165,8 @@ class PriceSearch {
   // Steps shrink as 1/round, whose sum has no limit: far prices are reached, near ones are not overshot.
   static Wide damped(Wide step, int round) { return 2 * step / (3 + round); }
 
-  // A group with more than its share gets dearer; constants are shared by tokens where these fill more than
-  // the micro-batches that lose least.
+  // Raises the price of groups with more than their share. Tokens pay for
+  // constants where they fill more than the micro-batches that lose least.
   void adjust(int64_t bound_ns, int round) {
     for (const size_t k : class_.groups) {
       const int64_t load_ns = loads_ns_[k] / groups_[k].pipelines + fills_[k].ns;
@@ -194,8 +194,8 @@ class PriceSearch {
   const RingFloors* rings_ = nullptr;
 };
 
-// By group, the first sequence whose path ends by `limit_ns`; nothing when one has no such group. Paths grow
-// with lengths, so that mostly the longest sequence's says it.
+// By group, the first sequence whose path ends by `limit_ns`; nothing if a sequence
+// has no such group. Paths grow with length, so the longest sequence usually decides.
 std::optional<std::vector<size_t>> first_within(int64_t limit_ns, std::span<const int64_t> lengths,
                                                 std::span<const SchemeGroup> groups,
                                                 const FloorTable& floors) {
@@ -215,7 +215,7 @@ std::optional<std::vector<size_t>> first_within(int64_t limit_ns, std::span<cons
   return first;
 }
 
-// When all ends by `limit_ns`, and each group takes the sequences from `first` on only.
+// Assumes that all ends by `limit_ns` and that each group takes only the sequences from `first` on.
 RingFloors ring_floors(int64_t limit_ns, std::span<const int64_t> lengths,
                        std::span<const SchemeGroup> groups, const FloorTable& floors,
                        std::span<const size_t> first) {
@@ -238,8 +238,8 @@ RingFloors ring_floors(int64_t limit_ns, std::span<const int64_t> lengths,
   return rings;
 }
 
-// What proves that nothing ends by `limit_ns`; `least_ns` is a bound already proved. `prices` are those of
-// all sequences on all groups.
+// A proof that no plan ends by `limit_ns`, if found. `least_ns` is a bound
+// already proved. `prices` returns those of all sequences on all groups.
 std::optional<Proof> exceeds(int64_t limit_ns, std::span<const int64_t> lengths,
                              std::span<const SchemeGroup> groups, const FloorTable& floors, int64_t least_ns,
                              std::vector<int64_t>& prices) {
@@ -247,7 +247,7 @@ std::optional<Proof> exceeds(int64_t limit_ns, std::span<const int64_t> lengths,
   if (!first) return Proof::kPath;
   const RingFloors rings = ring_floors(limit_ns, lengths, groups, floors, *first);
   const bool ringed = std::ranges::any_of(rings, [](const auto& of) { return !of.empty(); });
-  // All sequences on all groups; and the longest ones, which some groups lack, on the others alone.
+  // All sequences on all groups; then the longest, which some groups exclude, on the others alone.
   std::vector<size_t> thresholds = *first;
   std::sort(thresholds.begin(), thresholds.end());
   for (size_t of = 0; of < thresholds.size(); ++of) {
@@ -267,8 +267,8 @@ std::optional<Proof> exceeds(int64_t limit_ns, std::span<const int64_t> lengths,
   return std::nullopt;
 }
 
-// Nothing ends by `low_ns`: bisects further trial values by which nothing does, up to `enough_ns` − 1, which
-// is looked at first.
+// No plan ends by `low_ns`. Bisects larger trial values that
+// no plan meets, up to `enough_ns` − 1, which is tried first.
 template <typename Excluded>
 int64_t raised(int64_t low_ns, int64_t enough_ns, const Excluded& excluded) {
   int64_t low = low_ns;
@@ -301,7 +301,7 @@ void raise_by_trials(std::span<const int64_t> lengths, std::span<const SchemeGro
                   });
 }
 
-// Those that some groups do not take, and as many as can be looked at.
+// Tries the longest sequences that some groups exclude, and as many as the search can handle.
 bool longest_exceed(int64_t limit_ns, std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
                     const FloorTable& floors, LongestSequences& longest) {
   const std::optional<std::vector<size_t>> first = first_within(limit_ns, lengths, groups, floors);

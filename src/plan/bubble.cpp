@@ -14,7 +14,7 @@ int64_t divide_up(Wide value, Wide by) { return static_cast<int64_t>((value + by
 
 }  // namespace
 
-// All is rounded up, which weakens the bound.
+// Everything is rounded up, which weakens the bound.
 Bubble::Bubble(const SchemeCost& scheme, int stage, std::span<const int64_t> lengths)
     : stages_below_(stage), fullest_ns_(scheme.floors().fullest_ns(stage, lengths)) {
   busy_parts_.push_back(0);
@@ -35,7 +35,7 @@ Bubble::Bubble(const SchemeCost& scheme, int stage, std::span<const int64_t> len
 
 Bubble::Most Bubble::most(int64_t end_ns, int64_t constant_ns) const {
   Most best;
-  // What is left is concave in the count, so that what falls keeps falling; rounding aside.
+  // The time left is concave in the count, so once it falls it keeps falling, apart from rounding.
   const int64_t rounding_ns = end_ns >> (kPartBits - 2);
   size_t growing = 0;  // k: the more micro-batches there are, the longer they grow
   for (int64_t count = 1; count <= static_cast<int64_t>(kMostCounted); ++count) {

@@ -1,4 +1,4 @@
-// What planners make of the exchanges that they may choose from.
+// Planners' use of the exchanges that they may choose from.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -68,7 +68,7 @@ TEST_P(ExchangeChoice, MoreOfThemNeverMakeAMeanStepLonger) {
       << "ratio " << static_cast<double>(any_ns) / static_cast<double>(ring_ns);
 }
 
-// Of the plan itself: no micro-batch would be shorter under an exchange that was allowed.
+// Checks the plan itself: under no allowed exchange would a micro-batch be shorter.
 TEST_P(ExchangeChoice, UnitsTakeTheCheapest) {
   const auto& [model, cluster, strategy] = GetParam();
   const cost::CostModel cost = cost_of(model, cluster);

@@ -8,9 +8,9 @@
 namespace sluice::plan {
 namespace {
 
-// Where constants are most of the time as few micro-batches as can be are the best: sequences, longest first,
-// on so many lanes, each to the lane that has least. Either one micro-batch a lane, or a single ring with the
-// longest on all of them and the rest whole.
+// Deals sequences, longest first, to so many lanes, each to the lane with
+// the fewest tokens. `ring`: one micro-batch that cuts the longest over
+// all lanes and keeps the rest whole; otherwise one micro-batch per lane.
 std::vector<strategy::PipelineMicroBatch> few_micro_batches(
     std::span<const strategy::MicroBatchSequence> sequences, int lanes, bool ring) {
   std::vector<int64_t> tokens(static_cast<size_t>(lanes), 0);

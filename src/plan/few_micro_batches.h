@@ -1,5 +1,5 @@
-// Packing of few sequences on lanes, where constants are most of the time and as few micro-batches as can be
-// are the best.
+// Packing of few sequences on lanes, where constants take
+// most of the time, so the fewest micro-batches are best.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace sluice::plan {
 
-// On one lane, two, four and so on, and all: the sequences as one micro-batch a lane, and as a single ring
-// that cuts the longest over these lanes and has the others whole; each improved with so many cells. `best`
-// becomes the one that ends first, where that is sooner than it does. `improver` is that of the packing.
+// Starts from the sequences on 1, 2, 4 … and all lanes, in two ways: one micro-batch per lane, and one
+// ring that cuts the longest over these lanes and keeps the others whole. Improves each start with at most
+// `most_cells` cells. Replaces `best` by the soonest if that ends sooner. `improver` is the packing's own.
 void start_from_few_micro_batches(const Packing& packing, int64_t most_cells, MicroBatchImprover& improver,
                                   TimedMicroBatches& best);
 

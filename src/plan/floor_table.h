@@ -1,5 +1,5 @@
-// The least time that sequences take on the stages of a strategy's schemes, as a table: what bounds and
-// dispatch look up again and again.
+// The least time that sequences take on the stages of a strategy's
+// schemes, as a table for the frequent look-ups of bounds and dispatch.
 #pragma once
 
 #include <cstdint>
@@ -32,16 +32,16 @@ class FloorTable {
   int64_t floor_ns(size_t sequence, size_t group) const { return floors_ns_[group * sequences_ + sequence]; }
   // The part of floor_ns that pays for constants, and the whole constant of the group's busiest stage.
   int64_t share_ns(size_t sequence, size_t group) const { return shares_ns_[group * sequences_ + sequence]; }
-  // What its path through several stages of one lane takes beyond floor_ns; 0 elsewhere.
+  // The part of the sequence's path through several stages of one lane beyond floor_ns; 0 elsewhere.
   int64_t path_beyond_ns(size_t sequence, size_t group) const {
     return path_beyond_ns_[group * sequences_ + sequence];
   }
   int64_t constant_ns(size_t group) const { return constant_ns_[group]; }
-  // Where pipelines take nothing but their work and a constant for every micro-batch, because they have one
-  // stage and one lane, what a micro-batch holds; 0 elsewhere.
+  // Tokens that a micro-batch holds, for pipelines with one stage and one lane:
+  // they take nothing but their work and a constant per micro-batch. 0 elsewhere.
   int64_t batch_tokens(size_t group) const { return batch_tokens_[group]; }
   int64_t tokens(size_t sequence) const { return tokens_[sequence]; }
-  // Of the group's busiest stage.
+  // For the group's busiest stage.
   const Bubble& bubble(size_t group) const { return bubbles_[group]; }
   int stage(size_t group) const { return stage_[group]; }
   int64_t fill_ns(size_t group) const { return fill_ns_[group]; }
@@ -57,7 +57,7 @@ class FloorTable {
   std::vector<int64_t> constant_ns_, batch_tokens_;
   std::vector<Bubble> bubbles_;
   std::vector<int> stage_;        // by group: the stage that the bound looks at
-  std::vector<int64_t> fill_ns_;  // of that stage
+  std::vector<int64_t> fill_ns_;  // the fill before that stage
   std::vector<int64_t> longest_path_ns_;
 };
 

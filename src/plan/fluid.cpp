@@ -15,18 +15,18 @@ namespace {
 
 using cost::Wide;
 
-constexpr int64_t kParts = 16;              // of h and V
-constexpr int64_t kFullPart = 32;           // of its time that a mix whose room is all used takes longer
-constexpr int64_t kMostMicroBatches = 512;  // of a pipeline; more change nothing
-constexpr int64_t kLeastTimeNs = 1'000;     // that the scale begins with
+constexpr int64_t kParts = 16;              // unit of h and V
+constexpr int64_t kFullPart = 32;           // a mix with all room used takes this part longer
+constexpr int64_t kMostMicroBatches = 512;  // per pipeline; more change nothing
+constexpr int64_t kLeastTimeNs = 1'000;     // first of the scale
 constexpr int64_t kStep = 4306612134;       // 2^(1/256) in 2^-32
 constexpr int kStepBits = 32;
-// Lengths within an eighth of the longest are one class, whose mean stands for all.
+// Lengths within an eighth of the longest form one class, whose mean represents all.
 constexpr int64_t kClassPart = 8;
-// Of a path through several stages, what others in the way add.
+// The part of a path through several stages that other micro-batches in the way add.
 constexpr int64_t kInTheWayPart = 8;
-// A scheme is useful for a class where it costs at most a quarter more than the cheapest, by the ideal time
-// or by one that is a quarter longer.
+// A scheme is useful for a class if it costs at most a quarter more than
+// the cheapest scheme, at the ideal time or at one a quarter longer.
 constexpr int64_t kUsefulPart = 4;
 
 using base::kMilli;
@@ -36,7 +36,7 @@ using LengthClass = FluidTimes::LengthClass;
 std::vector<LengthClass> classes_of(std::vector<int64_t> lengths, const std::vector<int64_t>& max_lens) {
   std::sort(lengths.begin(), lengths.end(), std::greater<>());
   std::vector<LengthClass> classes;
-  int64_t shortest = std::numeric_limits<int64_t>::max();  // that the last class may have
+  int64_t shortest = std::numeric_limits<int64_t>::max();  // the least length of the last class
   for (const int64_t length : lengths) {
     if (length < shortest) {
       classes.push_back({.longest = length});
@@ -51,10 +51,10 @@ std::vector<LengthClass> classes_of(std::vector<int64_t> lengths, const std::vec
   return classes;
 }
 
-// How long a sequence over so many lanes keeps a pipeline, as the mean over its lanes: its busiest stage
-// computes so long, with what its ring exposes but without the constant of a micro-batch; and its tokens are
-// in flight until they have passed all stages, so that those of a long one keep out others for that time in
-// the share of the credit that they take.
+// How long a sequence over so many lanes occupies a pipeline, as the mean over its
+// lanes. Its busiest stage computes, with exposed rings but without a micro-batch's
+// constant. Its tokens are also in flight until they have passed all stages, so a long
+// sequence occupies its share of the credit for that time. The larger of both counts.
 int64_t work_ns(const SchemeCost& scheme, int stage, int64_t length, const SchemeCost::OnLanes& on) {
   const int lanes = on.lanes();
   const int64_t credit = scheme.credit_tokens() * scheme.scheme().cp;
@@ -71,8 +71,8 @@ int64_t work_ns(const SchemeCost& scheme, int stage, int64_t length, const Schem
   return std::max({busy_ns(), flight_ns, int64_t{1}});
 }
 
-// The largest micro-batches that keep all stages busy: while one is in flight, for 2·PP + 1 thirds of a
-// stage's time, others have to fit the credit too.
+// The largest micro-batches that keep all stages busy: while one is in flight,
+// for 2·PP + 1 thirds of a stage's time, others must fit the credit, too.
 int64_t full_tokens(const SchemeCost& scheme) {
   const int pp = scheme.scheme().pp;
   return std::max<int64_t>(1,
@@ -98,8 +98,8 @@ int64_t Capacity::work_ns(int64_t time_ns) const {
   return std::max<int64_t>(0, static_cast<int64_t>(left_ns * count / (count + bubble_)));
 }
 
-// Others are in the way on its path through several stages; of the bubbles that it leaves weight gradients
-// fill about half.
+// On a path through several stages other micro-batches are in the way.
+// Weight gradients fill about half of the bubbles that a path leaves.
 FluidTimes::Way FluidTimes::way_of(const SchemeCost& scheme, int stage, const LengthClass& cls,
                                    const SchemeCost::OnLanes& on) {
   const int64_t path_ns = on.path_ns(cls.longest);
@@ -172,7 +172,7 @@ FluidTimes::FluidTimes(std::span<const SchemeCost> schemes, const std::vector<st
   by_growth_.resize(schemes.size());
   std::iota(by_growth_.begin(), by_growth_.end(), size_t{0});
   by_longest_ = by_growth_;
-  // From half of what all hold to all of it, in millionths.
+  // Growth from half of the length that all schemes hold to that length, in millionths.
   const int64_t held = *std::ranges::min_element(max_lens);
   std::vector<int64_t> growth;
   for (size_t k = 0; k < schemes.size(); ++k) {
@@ -187,8 +187,8 @@ FluidTimes::FluidTimes(std::span<const SchemeCost> schemes, const std::vector<st
   });
 }
 
-// What passes in time fits. Those that have come are no shorter, so that a pipeline that has as many of them
-// as it has room for such has none for more. The first on a pipeline is its longest.
+// A class that passes in time fits. Sequences placed before are no shorter, so a pipeline full
+// of sequences of this length has no room for more. A pipeline's first sequence is its longest.
 const FluidTimes::Slot* FluidTimes::slots(const Batch& batch, size_t scheme, int place) const {
   if (batch.slots.empty()) batch.slots.resize(schemes_.size() * times_.size());
   std::unique_ptr<Slot[]>& known = batch.slots[scheme * times_.size() + static_cast<size_t>(place)];
@@ -207,15 +207,15 @@ const FluidTimes::Slot* FluidTimes::slots(const Batch& batch, size_t scheme, int
   return known.get();
 }
 
-// Classes from the longest to the first pipelines in order that hold them, pass them in time and have room.
+// Gives classes, longest first, to the first pipelines in order that hold them in time and have room.
 std::optional<int64_t> FluidTimes::used_milli(const Batch& batch, const Mix& mix,
                                               std::span<const size_t> order, int place) const {
   struct Room {
     const Slot* slots;
     int64_t pipelines;
-    int64_t ranks;      // of each
-    int64_t left_ns;    // of all
-    int64_t sequences;  // that they have got
+    int64_t ranks;      // per pipeline
+    int64_t left_ns;    // over all pipelines
+    int64_t sequences;  // assigned
   };
   std::vector<Room> rooms;
   int64_t all_ns = 1;
@@ -278,7 +278,7 @@ int64_t FluidTimes::estimate_ns(size_t batch, const Mix& mix, int64_t limit_ns, 
   int low = -1;
   int high = place_of(limit_ns);
   if (high < end && !in_time(high)) return kNever;
-  // From near there in growing steps, up and then down.
+  // From near `about_ns` in growing steps, up and then down.
   int next = std::min(place_of(about_ns), high - 1);
   for (int step = 1; next > low && next < high; step *= 2) {
     if (in_time(next)) {
@@ -293,7 +293,7 @@ int64_t FluidTimes::estimate_ns(size_t batch, const Mix& mix, int64_t limit_ns, 
     const int middle = low + (high - low) / 2;
     (in_time(middle) ? high : low) = middle;
   }
-  high = std::min(high, static_cast<int>(times_.size()) - 1);  // no time may be enough; the last says most
+  high = std::min(high, static_cast<int>(times_.size()) - 1);  // if no time suffices: the last
   const int64_t end_ns =
       time_ns(high) + static_cast<int64_t>(Wide{time_ns(high)} * used.value_or(kMilli) / kMilli / kFullPart);
   return end_ns <= limit_ns ? end_ns : kNever;

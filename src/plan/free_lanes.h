@@ -1,4 +1,4 @@
-// The lanes of a strip's pass on which nothing lies from a time on.
+// The lanes of a strip's pass that are free from some time on.
 #pragma once
 
 #include <cstddef>
@@ -12,43 +12,43 @@
 
 namespace sluice::plan {
 
-// Runs of lanes inside nodes, from the start of the pass on or above a load. They are found by how many lanes
-// and how late they are, in O(log(runs)); whole nodes that follow each other by looking.
+// Runs of lanes inside nodes that are free from the start of the pass or above a load. A run is found by
+// its number of lanes and its start in O(log(runs)); whole nodes in a row are found by a linear search.
 class FreeLanes {
  public:
   struct Run {
     LaneRun lanes;
     int64_t floor_ns = 0;
-    int above = -1;  // a load, which may grow until they are taken
+    int above = -1;  // a load below, which may grow until the lanes are taken
     bool whole = false;
   };
   struct Place {
-    size_t run = 0;  // the first, from its first lane on
+    size_t run = 0;  // index of the first run, from its first lane on
     int64_t start_ns = 0;
   };
 
-  // All lanes of `nodes`, in order, from the start on.
+  // Starts anew with all lanes of `nodes`, in order, free from time 0.
   void reset(std::span<const LaneRun> nodes);
-  // Behind all that are there.
+  // Appends a run.
   void add(const Run& run);
   const Run& run(size_t at) const { return runs_[at]; }
   size_t runs() const { return runs_.size(); }
-  // Its load grew.
+  // Moves a run's start later, because the load below has grown.
   void raise(size_t at, int64_t floor_ns);
 
-  // No more neighbouring lanes than that are free.
+  // An upper bound on the number of neighbouring free lanes.
   int most_lanes() const;
-  // So many that are free at `latest_ns`: where `inside` a node, of the run that has fewest, of these the
-  // latest; else on the first whole nodes that follow each other.
+  // `lanes` free lanes at `latest_ns`. `inside` a node: from the run with the fewest lanes
+  // that suffice, among these the latest. Otherwise: on the first whole nodes in a row.
   std::optional<Place> find(int lanes, bool inside, int64_t latest_ns);
-  // Takes them from there. Returns the runs, [first, end), that had them.
+  // Takes these lanes. Returns the runs [first, end) that they were taken from.
   std::pair<size_t, size_t> take(size_t at, int lanes);
 
  private:
   struct Entry {
     int64_t floor_ns = 0;
     size_t run = 0;
-    // Of equal ones the first run comes last.
+    // Among equal floors the first run comes last.
     bool operator<(const Entry& other) const {
       return floor_ns != other.floor_ns ? floor_ns < other.floor_ns : run > other.run;
     }
@@ -59,9 +59,9 @@ class FreeLanes {
   std::optional<Place> find_whole(int lanes, int64_t latest_ns);
 
   std::vector<Run> runs_;
-  std::vector<std::vector<Entry>> by_lanes_;  // those with so many, ascending
-  size_t first_whole_ = 0;                    // none before it is whole
-  int whole_lanes_ = 0;                       // of those that are
+  std::vector<std::vector<Entry>> by_lanes_;  // runs by number of lanes, ascending
+  size_t first_whole_ = 0;                    // no run before it is whole
+  int whole_lanes_ = 0;                       // lanes of whole runs
 };
 
 }  // namespace sluice::plan

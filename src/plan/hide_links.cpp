@@ -20,7 +20,7 @@ int64_t micro_batch_ns(const SchemeCost& scheme, const PipelineMicroBatch& micro
   return scheme.micro_batch_work_ns(work, micro_batch.lanes);
 }
 
-// Whether the shortest micro-batch that a lane begins with is shorter than the shortest that one ends with.
+// Whether the shortest first micro-batch of a lane is shorter than the shortest last one.
 bool begin_shorter(const SchemeCost& scheme, const std::vector<PipelineMicroBatch>& micro_batches) {
   int64_t first_ns = cost::kLongestNs, last_ns = cost::kLongestNs;
   for (const std::vector<int>& lane : strategy::micro_batches_by_lane(micro_batches, scheme.scheme().cp)) {
@@ -42,7 +42,7 @@ std::vector<PipelineMicroBatch> reversed(std::vector<PipelineMicroBatch> micro_b
   return micro_batches;
 }
 
-// Some of the micro-batches, all on one lane; as they are where even ones have no room.
+// Evens out some micro-batches of one lane; unchanged if even ones have no room.
 void even_out(std::span<const int> some, const SchemeCost& scheme,
               std::vector<PipelineMicroBatch>& micro_batches) {
   std::vector<PackItem> items;
@@ -88,7 +88,7 @@ void hide_links(Packing& packing, TimedMicroBatches& packed) {
     next.micro_batches = reversed(std::move(next.micro_batches));
   if (packing.scheme.scheme().fsdp == 1) even_out_lanes(packing.scheme, next.micro_batches);
   next.micro_batches = strategy::in_injection_order(std::move(next.micro_batches), packing.lanes());
-  const int64_t rounding_ns = 3 * std::ssize(next.micro_batches);  // of their cells
+  const int64_t rounding_ns = 3 * std::ssize(next.micro_batches);  // rounding of cells
   next.makespan_ns = packing.timer.makespan_ns(next.micro_batches, packed.makespan_ns + rounding_ns);
   if (next.makespan_ns != schedule::Recurrence::kLate) packed = std::move(next);
 }

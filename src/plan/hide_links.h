@@ -1,15 +1,15 @@
-// One stage's micro-batches in the order and of the sizes that hide what links move beside them.
+// Orders and resizes one stage's micro-batches so that they hide the transfers beside them.
 #pragma once
 
 #include "plan/packing.h"
 
 namespace sluice::plan {
 
-// A lane of one stage takes as long whatever comes first, and however its lane parts divide what they
-// hold. But what pull brings hides behind its first forward, and what push takes away behind its last
-// backward, which is twice as long. So lanes that begin with shorter micro-batches than they end with run
-// them the other way round, and where lanes share nothing the lane parts that a lane runs alone, one behind
-// the other, become even. Nothing is changed where that would end later, but for the rounding of cells.
+// A lane of one stage takes equally long in any order and with any division of its tokens. But
+// pull hides behind the lane's first forward, and push hides behind its last backward, which
+// takes twice as long. So lanes whose first micro-batches are shorter than their last run in
+// reverse order. With FSDP degree 1, consecutive lane parts that one lane runs alone become
+// even. Nothing changes if the step would end later by more than the rounding of cells.
 void hide_links(Packing& packing, TimedMicroBatches& packed);
 
 }  // namespace sluice::plan

@@ -20,7 +20,7 @@ void drop_empty_lists(PipelineMicroBatch& micro_batch) {
     micro_batch.own.clear();
 }
 
-// To another place, where all of what lies between moves up.
+// Moves a micro-batch to another place and shifts those between.
 void move_micro_batch(std::vector<PipelineMicroBatch>& micro_batches, size_t from, size_t to) {
   const auto begin = micro_batches.begin();
   const auto at = [&](size_t place) { return begin + static_cast<ptrdiff_t>(place); };
@@ -86,7 +86,7 @@ bool MicroBatchImprover::move_micro_batches() {
           std::vector<PipelineMicroBatch> placed = best_->micro_batches;
           move_micro_batch(placed, from, to);
           PipelineMicroBatch& moved = placed[to];
-          if (width != moved.lanes && !moved.own.empty()) continue;  // not the one that stood there before
+          if (width != moved.lanes && !moved.own.empty()) continue;  // `best_` may have changed meanwhile
           if (moved.first_lane == first && moved.lanes == width) continue;
           moved.first_lane = first;
           moved.lanes = width;
@@ -132,7 +132,7 @@ bool MicroBatchImprover::move_sequences() {
   return improved;
 }
 
-// Everywhere else, until that is better.
+// Tries every other place for the sequence until one is better.
 bool MicroBatchImprover::try_spots(const Spot& from) {
   const MicroBatchSequence moved = sequence(from);
   std::vector<PipelineMicroBatch> rest = best_->micro_batches;

@@ -1,5 +1,5 @@
-// Local search on the micro-batches of one pipeline, whatever its stages and lanes: what every packing ends
-// with.
+// Local search on the micro-batches of one pipeline with
+// any stages and lanes: the last step of every packing.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,22 @@ namespace sluice::plan {
 
 class MicroBatchImprover {
  public:
-  // Which must outlive it.
+  // The packing must outlive the improver.
   explicit MicroBatchImprover(Packing& packing);
 
-  // Takes the first neighbour that ends sooner, again and again, until none does, it ends by
-  // options.enough_ns, or neighbours of `most_cells` cells of a stage have been timed. Neighbours: a
-  // micro-batch at another place in the order or on other lanes; a sequence in another micro-batch, shared by
-  // its lanes or whole on one, or in a micro-batch of its own anywhere; two sequences of different
-  // micro-batches exchanged. REQUIRES: every micro-batch fits its lanes.
+  // Takes the first neighbour that ends sooner, again and again. Stops if there is none, if the
+  // plan ends by options.enough_ns, or once neighbours of `most_cells` cells of a stage are
+  // timed. Neighbours are: a micro-batch at another place or on other lanes; a sequence in
+  // another micro-batch, cut over its lanes or whole on one, or in a new micro-batch; two
+  // sequences of different micro-batches exchanged. REQUIRES: every micro-batch fits its lanes.
   void improve(TimedMicroBatches& best, int64_t most_cells);
-  // As MicroBatchTimer's.
+  // As MicroBatchTimer::makespan_ns.
   int64_t makespan_ns(const std::vector<strategy::PipelineMicroBatch>& micro_batches, int64_t limit_ns);
-  // Lanes of micro-batches that it tries, ascending: powers of two, and all.
+  // The numbers of lanes that micro-batches try, ascending: powers of two, and all lanes.
   const std::vector<int>& widths() const { return widths_; }
 
  private:
-  // Where a micro-batch has a sequence: shared, or whole on its lane `own`.
+  // The place of a sequence in a micro-batch: cut over its lanes, or whole on lane `own`.
   struct Spot {
     int micro_batch = 0;
     int own = -1;
@@ -39,11 +39,11 @@ class MicroBatchImprover {
   bool try_spots(const Spot& from);
   std::vector<Spot> spots() const;
   strategy::MicroBatchSequence sequence(const Spot& spot) const;
-  // Takes a sequence out, and the micro-batch if nothing is left. False where its lanes would have whole
-  // sequences alone.
+  // Takes a sequence out, and its micro-batch if no sequence is left.
+  // False if the lanes would be left with whole sequences only.
   static bool take(std::vector<strategy::PipelineMicroBatch>& micro_batches, const Spot& spot);
   bool fits(const strategy::PipelineMicroBatch& micro_batch) const;
-  // Whether it becomes the best.
+  // Whether the candidate becomes the best.
   bool consider(std::vector<strategy::PipelineMicroBatch> micro_batches);
   bool spent() const { return cells_ <= 0 || best_->makespan_ns <= packing_.options.enough_ns; }
 
@@ -51,7 +51,7 @@ class MicroBatchImprover {
 
   Packing& packing_;
   std::vector<int> widths_;
-  // Of one question:
+  // The state of one call of improve():
   TimedMicroBatches* best_ = nullptr;
   int64_t cells_ = 0;  // left
 };

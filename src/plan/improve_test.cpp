@@ -94,7 +94,7 @@ TEST(MicroBatchImprover, UnitsStayWithinTheirLanesMemory) {
     EXPECT_LE(micro_batch.tokens(), most);
 }
 
-// What needs no ring gets none: each lane a micro-batch of its own.
+// Sequences that need no ring get none: one micro-batch per lane.
 TEST(MicroBatchImprover, TakesRingsApartThatCostMoreThanTheySave) {
   Case of("<1,1,2>");
   std::vector<strategy::PipelineMicroBatch> rings;

@@ -3,7 +3,7 @@
 namespace sluice::plan {
 namespace {
 
-// Whether a lane lies on the nodes of the one before it, on all stages and TP ranks.
+// Whether a lane lies on the same nodes as the lane before it, on all stages and TP ranks.
 bool follows_in_node(const strategy::Pipeline& pipeline, int lane, const strategy::Topology& topology) {
   for (int stage = 0; stage < pipeline.scheme.pp; ++stage) {
     for (int t = 0; t < pipeline.scheme.tp; ++t) {

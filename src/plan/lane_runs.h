@@ -14,7 +14,7 @@ struct LaneRun {
   int end() const { return first + lanes; }
 };
 
-// The longest runs of lanes of which every stage lies inside one node, in order.
+// The longest runs of lanes, in order, whose stages each lie inside one node.
 std::vector<LaneRun> node_runs(const strategy::Pipeline& pipeline, const strategy::Topology& topology);
 
 }  // namespace sluice::plan

@@ -1,4 +1,4 @@
-// For the tests of planners of lanes: what a plan puts where, and random batches.
+// For tests of planners on lanes: the lanes that a plan puts sequences on, and random batches.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ inline LaneLists lists_of(const strategy::StepPlan& plan) {
   return lists;
 }
 
-// A literal planner's micro-batch: sequences on lanes [first, first + lanes), appended to each.
+// Appends a literal planner's micro-batch, sequences on lanes [first, first + lanes), to each lane's list.
 inline void append_to(LaneLists& lists, int first, int lanes, std::vector<int> sequences) {
   std::sort(sequences.begin(), sequences.end());
   for (int lane = first; lane < first + lanes; ++lane) lists[static_cast<size_t>(lane)].push_back(sequences);
@@ -41,7 +41,7 @@ inline void expect_valid_and_scored(const strategy::StepPlan& plan, const cost::
   ASSERT_EQ(plan.estimated_ns, schedule::schedule_pipeline(load).makespan_ns);
 }
 
-// Mostly short ones, some of several lanes.
+// Lengths of a random batch: mostly short, some that need several lanes.
 inline std::vector<int64_t> random_batch(base::Rng& rng, int64_t most, int64_t longest) {
   std::vector<int64_t> lengths;
   for (int64_t i = rng.between(1, most); i > 0; --i) {

@@ -15,7 +15,7 @@ namespace {
 
 using Halves = SchemeCost::Halves;
 
-constexpr size_t kTried = 6;  // loads that a sequence may go to
+constexpr size_t kTried = 6;  // loads that a sequence may move to
 
 class Leveller {
  public:
@@ -39,16 +39,16 @@ class Leveller {
   }
 
  private:
-  // One sequence there, and one back; -1: none.
+  // A sequence to move there, and one to move back; -1: none.
   struct Step {
-    int64_t over_ns = 0;  // of the longest half behind it over the longest of its pass
+    int64_t over_ns = 0;  // the longest half afterwards, minus its pass's longest
     size_t to = 0;
     int place = -1;
     int back = -1;
   };
 
-  // Loads of a pass by what they take; those on so many lanes apart. Not the divided ones: their lanes' take
-  // no less.
+  // The loads of a pass by time; `both` by number of lanes.
+  // Divided loads are left out: their lanes' loads take no less.
   using ByTime = std::set<std::pair<int64_t, size_t>>;
   struct Listed {
     ByTime forwards, backwards;
@@ -94,7 +94,7 @@ class Leveller {
                     takes.backward_ns - longest_of(load).backward_ns);
   }
 
-  // Of one of the loads that are the longest of their passes in a half.
+  // Takes a step away from one of the loads whose half is the longest of its pass.
   bool step() {
     std::set<size_t> last;
     for (const Listed& listed : listed_) {
@@ -131,7 +131,7 @@ class Leveller {
     return best;
   }
 
-  // The few others that could take most.
+  // The few other loads with most slack.
   std::vector<size_t> slackest(size_t from) const {
     std::vector<std::pair<int64_t, size_t>> slack;
     for (const Listed& listed : listed_) {
@@ -148,12 +148,12 @@ class Leveller {
     for (size_t i = 0; i < tried; ++i) loads.push_back(slack[i].second);
     return loads;
   }
-  // Of all its lanes until the longest of its pass ends.
+  // Time summed over its lanes until the pass's longest load ends.
   int64_t slack_ns(const Load& load) const {
     return (longest_of(load).both_ns() - load.takes.both_ns()) * load.lanes.lanes;
   }
 
-  // The neighbours of what would leave both as far from the longest of their passes.
+  // The neighbours of the ideal partner, which would leave both loads equally far from their passes' longest.
   std::array<int, 2> partners(size_t to, int place) const {
     const int64_t ideal_ns = times_.work_ns(place) - slack_ns(filling_.loads[to]) / 2;
     const std::vector<int>& others = places_[to];
@@ -194,8 +194,8 @@ class Leveller {
   const Packing& packing_;
   WidthTimes& times_;
   Filling& filling_;
-  std::vector<std::vector<int>> places_;  // of each load, ascending
-  std::vector<Halves> longest_;           // by pass, of its loads
+  std::vector<std::vector<int>> places_;  // by load, ascending
+  std::vector<Halves> longest_;           // by pass, over its loads
   std::vector<Listed> listed_;            // by pass
 };
 

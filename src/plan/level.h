@@ -1,5 +1,5 @@
-// Local search on a strip's passes: sequences of the loads that end last change places with others until the
-// longest loads of each pass are as short as single moves and swaps make them.
+// Local search on a strip's passes: moves and swaps sequences of the loads that
+// end last, until no single step makes the longest loads of a pass shorter.
 #pragma once
 
 #include "plan/packing.h"
@@ -8,10 +8,10 @@
 
 namespace sluice::plan {
 
-// Moves a sequence of a load whose forward or backward is the longest of its pass to another load, or swaps
-// it with one of that, where behind it no half of either is as long as the longest of its pass; of these what
-// leaves most. Lanes of loads stay as they are. REQUIRES: each load is one micro-batch; `times` is of the
-// packing.
+// Moves a sequence away from a load whose forward or backward is its pass's longest, or
+// swaps it with one of another load. Afterwards both halves of both loads must be shorter
+// than the pass's longest half. Takes the step that leaves most time. The lanes of loads
+// stay as they are. REQUIRES: each load is one micro-batch; `times` belongs to the packing.
 void level(const Packing& packing, WidthTimes& times, Filling& filling);
 
 }  // namespace sluice::plan

@@ -42,7 +42,7 @@ bool LongestSequences::exceed(int64_t end_ns, size_t count, std::span<const size
   return !place(0) && tries_ > 0;
 }
 
-// The sequence is no longer than those that are held.
+// REQUIRES: the sequence is no longer than those held.
 LongestSequences::Share LongestSequences::with(const Share& held, const Share& share) {
   const int64_t turning_ns = held.turning_ns + share.turning_ns;
   return {.busy_ns = held.busy_ns + share.busy_ns,
@@ -57,7 +57,7 @@ bool LongestSequences::in_time(const Share& held) const {
   return std::max({held.busy_ns, held.turned_ns + held.passing_ns, held.memory_ns, held.alone_ns}) <= end_ns_;
 }
 
-// Whether this sequence and those after it find a place. Pipelines are as before when they don't.
+// Whether this sequence and those after it find places. Pipelines are restored.
 bool LongestSequences::place(size_t sequence) {
   if (sequence == count_) return true;
   for (size_t p = 0; p < pipelines_.size(); ++p) {

@@ -1,4 +1,4 @@
-// Whether the longest sequences of a batch, few enough to try all dispatches, can be done by a given time.
+// Whether the longest sequences of a batch, few enough to try all dispatches, can end by a given time.
 #pragma once
 
 #include <cstdint>
@@ -17,38 +17,38 @@ namespace sluice::plan {
 // Turning: for every m in X, with L those of X that are no shorter than m (SchemeCost::turning_ns,
 // passing_ns),
 //     path_m − turning_m + Σ_{j in L} turning_j + Σ_{j not in L} passing_j <= T.
-// For before the last stage begins with the first lane part that holds one of L, that lane part has
-// passed the stages below, which takes no less than m does. Then come the forward and the input gradient of
-// each of L on the last stage; then the last of L returns, and its weight gradient runs on stage 0. Any other
-// sequence delays this by its forward on stage 0 if it is injected before them, by its input and weight
-// gradient there if after them, and by its turn on the last stage if between them. What shares a lane part
-// with them makes that lane part longer.
+// The reason: before the last stage begins the first lane part that holds one of L, that lane
+// part has passed the stages below, which takes no less than m does. Then the last stage runs
+// the forward and input gradient of each of L; then the last of L returns, and its weight
+// gradient runs on stage 0. Any other sequence delays this: injected before L by its forward
+// on stage 0, injected after L by its input and weight gradient there, between them by its
+// turn on the last stage. A sequence in the same lane part makes that lane part longer.
 //
-// Memory: a micro-batch holds its tokens of the credit for at least its path, so Σ l_j·path_j <= C·T. Of the
-// sequences longer than C/2 no two are in flight together, so their Σ path_j <= T.
+// Memory: a micro-batch holds its tokens of the credit for at least its path, so Σ l_j·path_j
+// <= C·T. No two sequences longer than C/2 are in flight together, so their Σ path_j <= T.
 //
-// The last two are looked at with several stages and one lane only.
+// Turning and Memory are checked only with several stages and one lane.
 class LongestSequences {
  public:
   static constexpr size_t kMost = 96;
 
-  // `lengths` descend. All that it is made from must outlive it.
+  // `lengths` descend. All arguments must outlive this.
   LongestSequences(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
                    const FloorTable& floors);
 
-  // Whether no dispatch of the first `count` sequences ends by `end_ns`, where group k takes those from
-  // first[k] on only. Depth first over pipelines, one of those that are alike; false as well when a fixed
-  // number of tries is not enough. REQUIRES: count <= kMost and the sequences.
+  // Whether no dispatch of the first `count` sequences ends by `end_ns` if group k takes only those
+  // from first[k] on. The search is depth first over pipelines, equal ones once. Also false if a fixed
+  // number of tries is not enough. REQUIRES: count <= kMost and count <= the number of sequences.
   bool exceed(int64_t end_ns, size_t count, std::span<const size_t> first);
 
  private:
-  // What a sequence adds to a pipeline of a group.
+  // A sequence's addition to a pipeline of a group, or the sum that a pipeline holds.
   struct Share {
     int64_t busy_ns = 0;
     int64_t passing_ns = 0;
     int64_t turning_ns = 0;  // beyond passing_ns
-    // Of one sequence its path without its turn; of what a pipeline holds the most over m, without
-    // passing_ns.
+    // A sequence's: its path without its turn. A pipeline's: the
+    // maximum of the turning condition over m, without passing_ns.
     int64_t turned_ns = 0;
     int64_t memory_ns = 0;
     int64_t alone_ns = 0;
@@ -66,8 +66,8 @@ class LongestSequences {
 
   std::vector<Share> shares_;  // by group, then sequence
   std::vector<Pipeline> pipelines_;
-  size_t known_ = 0;  // sequences that have shares
-  // Of one question:
+  size_t known_ = 0;  // the longest sequences, for which shares_ has entries
+  // The state of one call of exceed():
   int64_t end_ns_ = 0;
   size_t count_ = 0;
   std::span<const size_t> first_;

@@ -15,9 +15,9 @@ using strategy::MemoryPolicy;
 using strategy::Scheme;
 
 constexpr int kStepPermille = 50;
-constexpr int kCoarsePermille = 250;  // of recomputed layers, until a scheme is chosen
+constexpr int kCoarsePermille = 250;  // step of recomputed layers until a scheme is chosen
 
-// Copies of a stage's layers to the host, or back, that computing does not hide.
+// The time of copies of a stage's layers to or from the host that computing does not hide.
 int64_t shown_copies_ns(const cost::CostModel& cost, const Scheme& scheme, int64_t length) {
   if (cost.policy().offload_permille == 0) return 0;
   const cost::Work work = SchemeCost::fullest_share(length, scheme.cp, cost.window());
@@ -33,7 +33,7 @@ int64_t shown_copies_ns(const cost::CostModel& cost, const Scheme& scheme, int64
   return shown_ns;
 }
 
-// A scheme under the policies that it may have.
+// A scheme under the policies that it may use.
 class SavingScheme {
  public:
   SavingScheme(const cost::CostModel& cost, const Scheme& scheme, int world_size, int64_t length)
@@ -43,7 +43,7 @@ class SavingScheme {
         length_(length),
         fixed_bytes_(cost::MemoryCost(cost, scheme).fixed_bytes(world_size)) {}
 
-  // With so many layers recomputed, whatever share of rows is offloaded.
+  // The longest sequence with so many layers recomputed and any share of rows offloaded.
   int64_t longest(int recompute_permille, const Savings& savings) const {
     MemoryPolicy policy = cost_.policy();
     policy.recompute_permille = recompute_permille;
@@ -55,7 +55,7 @@ class SavingScheme {
     return most;
   }
 
-  // With so many layers recomputed the least share of rows under which the sequence fits.
+  // The least share of rows under which the sequence fits, with so many layers recomputed.
   std::optional<MemoryPolicy> least_offload(int recompute_permille, const Savings& savings) const {
     MemoryPolicy policy = cost_.policy();
     policy.recompute_permille = recompute_permille;
@@ -72,7 +72,7 @@ class SavingScheme {
     return known.on(scheme_.cp).path_ns(length_) + gathers_ns + shown_copies_ns(under, scheme_, length_);
   }
 
-  // Tries shares of layers in such steps from the cost model's own on.
+  // Tries shares of recomputed layers from the cost model's own on, in steps of `step_permille`.
   void improve(const Savings& savings, int step_permille, std::optional<MemoryChoice>& best) const {
     const int least = cost_.policy().recompute_permille;
     for (int permille = least;; permille = std::min(MemoryPolicy::kAll, permille + step_permille)) {
@@ -81,7 +81,7 @@ class SavingScheme {
         const int64_t ns = estimated_ns(*policy);
         if (!best || ns < best->estimated_ns) best = {*policy, scheme_, ns};
       }
-      // More layers would save no copies.
+      // Recomputing more layers would not reduce copies.
       const bool least_copies = policy && policy->offload_permille == cost_.policy().offload_permille;
       if (least_copies || !savings.recompute || permille == MemoryPolicy::kAll) return;
     }

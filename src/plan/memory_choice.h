@@ -1,5 +1,5 @@
-// Which memory policy lets a long sequence fit at the least time: a share of the layers recomputed, a share
-// of kept rows offloaded, or both.
+// Chooses the memory policy under which a long sequence fits at the least time:
+// a share of the layers recomputed, a share of kept rows offloaded, or both.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace sluice::plan {
 
-// Which shares of a policy may grow; the others stay as they are.
+// The shares of a policy that may grow; the others stay as they are.
 struct Savings {
   bool recompute = false;
   bool offload = false;
@@ -22,14 +22,14 @@ struct Savings {
 
 struct MemoryChoice {
   strategy::MemoryPolicy policy;
-  strategy::Scheme scheme;  // that holds the sequence under it
-  // Of the sequence on all lanes of the scheme, copies that no computing hides included.
+  strategy::Scheme scheme;  // holds the sequence under `policy`
+  // The sequence's time on all lanes of the scheme, with the copies that computing does not hide.
   int64_t estimated_ns = 0;
 };
 
-// Of the policies that save no less than the cost model's, the one under which one of the schemes holds a
-// sequence of `length` tokens and ends it first; of equals the one that saves less. Shares are twentieths.
-// Nothing where none holds it.
+// Chooses among policies that save at least as much as the cost model's. One of the schemes must
+// hold a sequence of `length` tokens. The policy with the earliest end wins; ties go to the one that
+// saves less. Shares are multiples of a twentieth. Nothing if the sequence fits under no policy.
 std::optional<MemoryChoice> choose_memory(const cost::CostModel& cost,
                                           std::span<const strategy::Scheme> schemes, int world_size,
                                           int64_t length, const Savings& savings);
@@ -38,8 +38,8 @@ std::optional<MemoryChoice> choose_memory(const cost::CostModel& cost,
 int64_t longest_held(const cost::CostModel& cost, std::span<const strategy::Scheme> schemes, int world_size,
                      const Savings& savings);
 
-// Schemes that plan::propose may come to where memory is short: lanes as schemes_to_search has them, sharing
-// nothing, within nodes, or as widely as they are, with experts gathered or divided.
+// Schemes that plan::propose may choose where memory is short. Lanes are those of lanes_to_search; the
+// FSDP degree is 1 or a node's lanes times a power of two; experts are gathered or divided by all lanes.
 std::vector<strategy::Scheme> roomy_schemes(const cost::CostModel& cost, int world_size, int max_cp,
                                             int max_share);
 

@@ -1,4 +1,4 @@
-// The ways of planning that are ours: by bounds, and without any search.
+// This project's own methods: ours(), with bounds, and plain(), without any search.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -18,8 +18,8 @@ using strategy::Strategy;
 
 constexpr int64_t kNever = CandidateSearch::kNever;
 
-// A candidate's search, and what a step takes beside its schedule, at least or, once it is planned, by its
-// plan: candidates are compared by the sum.
+// A candidate's search and the step's time beside its schedule: a lower bound,
+// or its plan's value once it is planned. Candidates are compared by the sum.
 struct Candidate {
   CandidateSearch search;
   int64_t least_beside_ns = 0;
@@ -34,7 +34,7 @@ struct Best {
   int64_t step_ns = kNever;
   StepPlan plan;  // complete
 
-  // What ends `below_ns` or later need not be found.
+  // Plans that end at `below_ns` or later are not needed.
   void take(Candidate& candidate, Effort effort, int64_t below_ns, const Planner& planner,
             const std::vector<Sequence>& sequences) {
     const std::vector<PackedPipeline>& packed =
@@ -92,8 +92,8 @@ class Ours : public Method {
   }
 
  private:
-  // Candidates whose quick plans end by then are planned in full. Those of few sequences are too coarse to
-  // give any up by.
+  // Candidates whose quick plans end by then are planned in full. Quick
+  // plans of few sequences are too coarse to exclude any candidate.
   static int64_t near_ns(const Best& best, size_t sequences) {
     const bool any = sequences <= kFewSequences || best.step_ns == kNever;
     return any ? kNever : best.step_ns + best.step_ns / kNearPart;

@@ -16,8 +16,8 @@ using strategy::Scheme;
 
 namespace {
 
-// The largest first, of equals the one with more TP, then the one that shares less,
-// then the one that divides fewer experts.
+// Sorts by ranks, largest first. Ties: more TP first,
+// then smaller FSDP degree, then smaller EP degree.
 void sort_by_ranks(std::vector<SchemeCost>& schemes) {
   std::ranges::stable_sort(schemes, std::greater<>(), [](const SchemeCost& known) {
     const Scheme& scheme = known.scheme();
@@ -25,8 +25,8 @@ void sort_by_ranks(std::vector<SchemeCost>& schemes) {
   });
 }
 
-// What a token takes of a pass of lanes that have as many as a rank has of a step, or as many as they hold,
-// gathers included, in picoseconds.
+// Time per token, in picoseconds, gathers included, of a pass whose
+// lanes have a rank's tokens of a step, or as many as they hold.
 int64_t usual_token_ps(const SchemeCost& scheme, const SchemeLimits& limits) {
   const int64_t most = std::max<int64_t>(1, scheme.lane_max_len_tokens());
   const cost::Work work{.tokens = std::clamp<int64_t>(limits.tokens_a_rank * scheme.scheme().tp, 1, most)};
@@ -34,15 +34,15 @@ int64_t usual_token_ps(const SchemeCost& scheme, const SchemeLimits& limits) {
                               1000 / work.tokens);
 }
 
-// Lanes over all ranks may be lanes of a node too.
+// Lanes over all ranks may equal the lanes of a node.
 void add_new(SchemeCost scheme, std::vector<SchemeCost>& schemes) {
   const bool known = std::ranges::any_of(
       schemes, [&](const SchemeCost& other) { return other.scheme() == scheme.scheme(); });
   if (!known) schemes.push_back(std::move(scheme));
 }
 
-// Lanes that share as these do and divide experts, as many as make a usual token's pass shortest; where that
-// is no shorter than with lanes that gather them, and these hold the model, none.
+// Adds the scheme with the EP degree that makes a usual pass shortest.
+// Adds none if gathering experts is as short and holds the model.
 void add_expert_lanes(const SchemeCost& gathering, int world_size, const SchemeLimits& limits,
                       std::vector<SchemeCost>& schemes) {
   const cost::CostModel& cost = gathering.cost();
@@ -62,7 +62,7 @@ void add_expert_lanes(const SchemeCost& gathering, int world_size, const SchemeL
   if (faster) add_new(*std::move(best), schemes);
 }
 
-// The scheme, unless it is known or does not hold the model, and what it becomes where lanes divide experts.
+// Adds the scheme, unless it is known or does not hold the model, and its variant with divided experts.
 void add_shared(const Scheme& scheme, const cost::CostModel& cost, int world_size, const SchemeLimits& limits,
                 std::vector<SchemeCost>& schemes) {
   const bool known =
@@ -73,9 +73,9 @@ void add_shared(const Scheme& scheme, const cost::CostModel& cost, int world_siz
   add_expert_lanes(shared, world_size, limits, schemes);
 }
 
-// All lanes of one pipeline over all ranks: each rank keeps of the parameters what it owns of them, so
-// nothing is pulled or pushed. And those of each larger group of nodes: nothing else goes from group to
-// group.
+// Shares over all lanes of one pipeline on all ranks: each rank keeps the
+// parameters that it owns, so nothing is pulled or pushed. Also shares over
+// each larger group of nodes, so that only pull and push cross groups.
 void add_wide_shares(Scheme scheme, const cost::CostModel& cost, int world_size, const SchemeLimits& limits,
                      std::vector<SchemeCost>& schemes) {
   if (scheme.pp > 1) return;

@@ -11,12 +11,12 @@
 namespace sluice::plan {
 namespace {
 
-constexpr size_t kIdealBatches = 8;     // whose ideal shares are rounded
-constexpr size_t kPairs = 16;           // of schemes, for each of these
+constexpr size_t kIdealBatches = 8;     // batches whose ideal shares are rounded
+constexpr size_t kPairs = 16;           // pairs of schemes, for each of these batches
 constexpr size_t kMostRounded = 4;      // schemes of one ideal whose pipelines are rounded up and down
-constexpr size_t kClimbBatches = 24;    // that moves are judged by
+constexpr size_t kClimbBatches = 24;    // batches that judge moves
 constexpr int64_t kRunnerUpPart = 100;  // neighbours that are worse by less are kept as runners-up
-constexpr int64_t kUnlikelyPart = 8;    // estimates of mixes of one scheme are not wrong by more
+constexpr int64_t kUnlikelyPart = 8;    // mixes whose estimates are worse by more are unlikely
 constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 
 }  // namespace
@@ -94,7 +94,7 @@ void MixSearch::add_rounded(const FluidTimes::Ideal& ideal) {
   }
 }
 
-// The one that has most ranks.
+// The scheme with most ranks.
 size_t MixSearch::main_scheme(const Mix& mix) const {
   size_t most = 0;
   for (size_t k = 0; k < mix.size(); ++k) {
@@ -128,7 +128,7 @@ std::vector<Mix> MixSearch::neighbours(const Mix& mix) const {
   return next;
 }
 
-// What is known from before is not estimated again.
+// Known estimates are not computed again.
 int64_t MixSearch::estimate_ns(std::vector<Estimate>& known, size_t climb, const Mix& mix, int64_t limit_ns) {
   Estimate& estimate = known[climb];
   if (!estimate.is_exact && estimate.least_ns < limit_ns) {
@@ -156,7 +156,7 @@ int64_t MixSearch::total_ns(const Mix& mix, std::span<const int64_t> best_ns, in
 
 std::vector<Mix> MixSearch::uniform(size_t most) {
   const std::vector<int64_t> unlimited_ns(fluid_.batches(), FluidTimes::kNever);
-  std::vector<std::pair<int64_t, size_t>> rated;  // and its scheme
+  std::vector<std::pair<int64_t, size_t>> rated;  // total, scheme
   for (const size_t k : useful_) {
     if (ranks_ % schemes_[k].scheme().ranks() != 0) continue;
     const int64_t total = total_ns(all_of(k), unlimited_ns, kNone);
@@ -168,7 +168,7 @@ std::vector<Mix> MixSearch::uniform(size_t most) {
     lane.cp = 1;
     return lane;
   };
-  std::map<strategy::Scheme, size_t> widest;  // of the likely ones, by what one lane is
+  std::map<strategy::Scheme, size_t> widest;  // likely schemes only, by one lane's scheme
   for (const auto& [total, k] : rated) {
     if (total - rated.front().first > rated.front().first / kUnlikelyPart) break;
     size_t& of = widest.try_emplace(lane_of(k), k).first->second;
@@ -206,7 +206,7 @@ std::vector<Mix> MixSearch::find(std::span<const int64_t> best_ns, int64_t least
   std::vector<std::pair<int64_t, Mix>> climbers;
   for (const Mix& start : starts_) climbers.emplace_back(rate(start, kNone), start);
   std::sort(climbers.begin(), climbers.end());
-  // Each mostly of another scheme: where estimates are wrong about one they are right about another.
+  // Starts with different main schemes: estimates that err about one scheme are right about another.
   std::set<size_t> kinds;
   std::erase_if(climbers, [&](const auto& climber) {
     return kinds.size() == starts || !kinds.insert(main_scheme(climber.second)).second;
@@ -215,7 +215,7 @@ std::vector<Mix> MixSearch::find(std::span<const int64_t> best_ns, int64_t least
   std::vector<Mix> found;
   for (auto& [total, mix] : climbers) {
     if (total < kNone) found.push_back(mix);
-    // A start without a total was rated before or holds too little: its neighbours are compared by one batch.
+    // A start without a total was rated before or holds too little: its neighbours compete alone.
     int64_t limit_ns = total < kNone ? total + total / kRunnerUpPart : 0;
     while (true) {
       int64_t least = total;

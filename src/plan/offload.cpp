@@ -43,7 +43,7 @@ namespace {
 
 constexpr int kStepPermille = 50;
 
-// Whether the first block's forward of a lane's work takes as long as its copies.
+// Whether the first block's forward on a lane's work takes at least as long as its copies.
 bool hides(const cost::CostModel& cost, const strategy::Scheme& scheme, const cost::Work& work) {
   const int64_t first = cost.program().blocks().begin;
   const int64_t layer_ns = cost.cell_ns(scheme, cost::CellKind::kForward, {first, first + 1}, work);

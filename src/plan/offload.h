@@ -1,4 +1,4 @@
-// How much of a long sequence to offload, and how many lanes it then takes (ByteScale, eq. 3).
+// The share of a long sequence to offload, and the lanes that it then takes (ByteScale, eq. 3).
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@ namespace sluice::plan {
 
 // A sequence of s tokens on lanes that hold C each.
 struct OffloadProblem {
-  int64_t layers = 0;            // of a rank
+  int64_t layers = 0;            // on a rank
   int64_t sequence_bytes = 0;    // Act(s): what one layer keeps of the sequence
   int64_t lane_bytes = 0;        // Act(C): what one layer keeps of a full lane
   int64_t layer_ns = 0;          // T(s): a layer's forward, if one lane did it
-  int64_t host_bytes_per_s = 0;  // of a lane, the slower direction
+  int64_t host_bytes_per_s = 0;  // per lane, in the slower direction
 };
 
 struct OffloadChoice {
@@ -32,14 +32,14 @@ int64_t lanes_of_offload(const OffloadProblem& problem, int permille);
 // T(s) >= r·Act(s) ÷ bandwidth; 0 where that saves no lane.
 OffloadChoice choose_offload(const OffloadProblem& problem);
 
-// The largest share, in thousandths and in steps of a twentieth, whose copies a layer's forward hides under
-// every scheme of the strategies while lanes are full of short sequences, which hide least; 0: not even the
-// first.
+// The largest share, in thousandths and multiples of a twentieth, whose copies
+// a layer's forward hides under every scheme of the strategies. Lanes are full
+// of short sequences, which hide least. 0: not even a twentieth is hidden.
 int hidden_permille(const cost::CostModel& cost, std::span<const strategy::Strategy> strategies,
                     int world_size);
 
-// The least host memory, of a rank, with which some pipeline of the strategies would hold a sequence of
-// `length` tokens under the model's policy; 0: none would with any.
+// The least host memory per rank with which some pipeline of the strategies would
+// hold a sequence of `length` tokens under the model's policy; 0: no amount suffices.
 int64_t host_bytes_for(const cost::CostModel& cost, std::span<const strategy::Strategy> strategies,
                        int world_size, int64_t length);
 

@@ -12,7 +12,7 @@ namespace sluice::plan {
 std::optional<PackedPipeline> pack(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
                                    std::span<const int64_t> lengths, std::span<const int> members,
                                    const PackOptions& options) {
-  constexpr int64_t kMostCells = 8'000;  // that local search may time
+  constexpr int64_t kMostCells = 8'000;  // budget of local search
   Packing packing(pipeline, scheme, lengths, members, options);
   std::optional<TimedMicroBatches> packed = pack_strip(packing);
   if (!packed) return std::nullopt;

@@ -1,4 +1,4 @@
-// Stage two of assignment: the sequences of one pipeline to micro-batches.
+// The second stage of assignment: packs one pipeline's sequences into micro-batches.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@ namespace sluice::plan {
 
 struct PackedPipeline {
   strategy::PipelinePlan plan;
-  int64_t makespan_ns = 0;  // of the schedule that will run
+  int64_t makespan_ns = 0;  // under the schedule that will run
 };
 
-// Packs sequences `members` (indices into `lengths`) for `pipeline`. There is always a packing; nothing where
-// none that it finds ends below options.below_ns. REQUIRES: every length <= scheme.max_len_tokens().
+// Packs sequences `members` (indices into `lengths`) for `pipeline`. A packing always exists; nothing
+// if no packing found ends below options.below_ns. REQUIRES: every length <= scheme.max_len_tokens().
 std::optional<PackedPipeline> pack(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
                                    std::span<const int64_t> lengths, std::span<const int> members,
                                    const PackOptions& options = {});

@@ -1,5 +1,5 @@
-// What all packers are given and give back: a pipeline's sequences, and micro-batches of which the schedule
-// says when they end.
+// The input and output of all packers: a pipeline's sequences,
+// and micro-batches with the end that the schedule gives them.
 #pragma once
 
 #include <cstdint>
@@ -21,28 +21,28 @@
 namespace sluice::plan {
 
 struct PackOptions {
-  bool improves = false;  // by local search (plan/improve.h) behind the packer
+  bool improves = false;  // runs local search (plan/improve.h) after the packer
   int64_t enough_ns = 0;  // a packing that ends by then is good enough
   Seeds seeds;
-  // Only a packing that ends sooner is looked for.
+  // Only a packing that ends sooner is wanted.
   int64_t below_ns = std::numeric_limits<int64_t>::max();
 };
 
-// Micro-batches in the order of injection, and when the schedule that will run ends with them, each with the
-// exchange that costs it least.
+// Micro-batches in the order of injection, each with the exchange
+// that costs it least, and the end of the schedule that will run.
 struct TimedMicroBatches {
   std::vector<strategy::PipelineMicroBatch> micro_batches;
   int64_t makespan_ns = 0;
 };
 
-// Times micro-batches of one pipeline, in their order of injection, each of several lanes with the exchange
-// that costs it least. What it is made from must outlive it.
+// Times micro-batches of one pipeline in their order of injection. Each micro-batch of
+// several lanes gets the exchange that costs it least. The arguments must outlive this.
 class MicroBatchTimer {
  public:
   MicroBatchTimer(const strategy::Pipeline& pipeline, const SchemeCost& scheme);
 
-  // schedule::Recurrence::kLate above `limit_ns`. REQUIRES: each micro-batch fits its lanes; where lanes
-  // share parameters each has a pass.
+  // The end of the schedule; schedule::Recurrence::kLate if above `limit_ns`. REQUIRES:
+  // each micro-batch fits its lanes; each has a pass where lanes share parameters.
   int64_t makespan_ns(std::span<const strategy::PipelineMicroBatch> micro_batches,
                       int64_t limit_ns = schedule::Recurrence::kLate - 1);
   // By lane, schedule::Recurrence::ends_ns of the micro-batches timed last.
@@ -64,22 +64,22 @@ class MicroBatchTimer {
   }
 
   void choose_exchange(strategy::PipelineMicroBatch& micro_batch) const;
-  // Where lanes share nothing: its row in the table, timed where none like it was before.
+  // The micro-batch's row in table_, timed unless an equal one was. For lanes that share nothing.
   int row_of(const strategy::PipelineMicroBatch& micro_batch);
 
   const strategy::Pipeline& pipeline_;
   const SchemeCost& scheme_;
   schedule::MicroBatchTimes times_;
   schedule::MicroBatchTable table_;
-  // Of the micro-batches that were ever timed, by lanes and lengths: a search's neighbours differ in few of
-  // them.
+  // Rows of all micro-batches timed so far, by lanes and lengths. A search's
+  // neighbours differ in few micro-batches, so most are found here.
   std::unordered_map<std::vector<int64_t>, int, ContentHash> rows_;
   std::vector<int64_t> content_;
   schedule::Recurrence recurrence_;
   std::vector<int> order_;  // rows, in the order of injection
 };
 
-// One pipeline's sequences, which packers know by their places. What it is made from must outlive it.
+// One pipeline's sequences, which packers identify by their places. The arguments must outlive this.
 struct Packing {
   // `members`: indices into `lengths`. REQUIRES: every length <= of.max_len_tokens().
   Packing(const strategy::Pipeline& pipeline, const SchemeCost& of, std::span<const int64_t> all_lengths,
@@ -95,9 +95,9 @@ struct Packing {
   const SchemeCost& scheme;
   PackOptions options;
   std::vector<strategy::MicroBatchSequence> sequences;  // the longest first, equal ones as in `members`
-  std::vector<int64_t> lengths;                         // of these
+  std::vector<int64_t> lengths;                         // lengths of `sequences`
   std::vector<LaneRun> nodes;                           // the runs of lanes that lie inside one node
-  int node_lanes = 1;                                   // the most of these
+  int node_lanes = 1;                                   // the longest such run's lanes
   MicroBatchTimer timer;
 };
 

@@ -11,7 +11,7 @@
 namespace sluice::plan {
 namespace {
 
-// Seats of one layer while they are given away.
+// One layer's expert slots while lanes get them.
 class Seating {
  public:
   Seating(const ExpertUse& use, size_t lanes, size_t spare)
@@ -46,7 +46,7 @@ class Seating {
   }
 
  private:
-  static constexpr int64_t kVisit = 5040;  // loads are in such parts, which most numbers of seats divide
+  static constexpr int64_t kVisit = 5040;  // unit of loads: most numbers of slots divide it
   static constexpr size_t kMostRounds = 20;
 
   size_t lanes() const { return load_.size(); }
@@ -60,7 +60,7 @@ class Seating {
     load_[lane] += share_[expert];
   }
 
-  // Each has one, and one more always whose seats have most visits each.
+  // Each expert has one slot; each further one goes to the expert with most visits per slot.
   void count_seats() {
     seats_.assign(experts_, 1);
     for (size_t left = own_ * lanes() - experts_; left > 0; --left) {
@@ -84,7 +84,7 @@ class Seating {
     for (const size_t expert : order_) seat(expert);
     fill_up();
   }
-  // On the lanes with least load that have a seat free.
+  // Places the expert's slots on the lanes with least load among those with a free slot.
   void seat(size_t expert) {
     std::vector<size_t> free;
     for (size_t lane = 0; lane < lanes(); ++lane) {
@@ -94,7 +94,7 @@ class Seating {
     free.resize(std::min(free.size(), static_cast<size_t>(seats_[expert])));
     for (const size_t lane : free) take(lane, expert);
   }
-  // What lanes have left, because most of them were full: for experts that they have not, most visited first.
+  // Fills slots that stayed free because most lanes were full: with the most visited experts not there yet.
   void fill_up() {
     for (size_t lane = 0; lane < lanes(); ++lane) {
       for (auto next = order_.begin(); is_free(lane); ++next) {
@@ -104,8 +104,8 @@ class Seating {
       }
     }
   }
-  // Those with several seats first; then lane by lane the most visited one left, and always whom most rows
-  // visit that visit the lane.
+  // Experts with several slots first. Then, lane by lane, the most visited expert
+  // left, followed by the experts that share most rows with those on the lane.
   void seat_together() {
     std::vector<size_t> left;
     for (const size_t expert : order_) seats_[expert] == 1 ? left.push_back(expert) : seat(expert);
@@ -122,7 +122,7 @@ class Seating {
     fill_up();
   }
 
-  // Two experts with one seat each, on two lanes.
+  // Swaps two experts with one slot each between two lanes.
   struct Swap {
     size_t a, at_a, b, at_b;
   };
@@ -132,7 +132,7 @@ class Seating {
     load_[swap.b] += share_[x] - share_[y];
     std::swap(x, y);
   }
-  // visit(swap, expert of a, expert of b, the busier lane's load behind it).
+  // visit(swap, expert of a, expert of b, load of the busier of both lanes afterwards).
   template <typename Visit>
   void for_each_swap(size_t a, size_t b, Visit visit) const {
     for (size_t at_a = 0; at_a < own_; ++at_a) {
@@ -145,8 +145,8 @@ class Seating {
     }
   }
 
-  // The busiest lane swaps as long as it has more than enough and that leaves both below it, as far as may
-  // be.
+  // The busiest lane makes the swap that lowers the larger
+  // load of both lanes most, while its load exceeds `enough`.
   void even_out(int64_t enough) {
     for (size_t round = 0; round < kMostRounds * lanes(); ++round) {
       const auto busiest = static_cast<size_t>(std::ranges::max_element(load_) - load_.begin());
@@ -167,7 +167,7 @@ class Seating {
   }
 
   void bring_together(int64_t most_load) {
-    // By lane and expert: rows that visit it and others there.
+    // By lane and expert: coactivations of the expert with those on the lane.
     std::vector<std::vector<int64_t>> with(lanes(), std::vector<int64_t>(experts_, 0));
     const auto count = [&](size_t lane, size_t other, int64_t sign) {
       for (size_t expert = 0; expert < experts_; ++expert)
@@ -176,7 +176,7 @@ class Seating {
     for (size_t lane = 0; lane < lanes(); ++lane) {
       for (const size_t other : seated_[lane]) count(lane, other, 1);
     }
-    // Of each two lanes the swap that gains most, over and over.
+    // For each two lanes, makes the swap that gains most; repeats until nothing changes.
     bool changed = true;
     for (size_t round = 0; round < kMostRounds && changed; ++round) {
       changed = false;
@@ -204,10 +204,10 @@ class Seating {
   }
 
   const ExpertUse& use_;
-  size_t experts_, own_;                     // seats of a lane
+  size_t experts_, own_;                     // own_: slots per lane
   std::vector<int64_t> seats_;               // by expert
-  std::vector<int64_t> share_;               // by expert: the load of a seat
-  std::vector<size_t> order_;                // experts, those with most load a seat first
+  std::vector<int64_t> share_;               // by expert: load per slot
+  std::vector<size_t> order_;                // experts, descending by load per slot
   std::vector<int64_t> load_;                // by lane
   std::vector<std::vector<size_t>> seated_;  // by lane
 };

@@ -1,10 +1,10 @@
-// Where experts lie on the lanes that divide them, from what routers chose.
+// Places experts on the lanes that divide them, by the routers' choices.
 //
-// Experts that are visited most get seats on several lanes, where lanes have seats to spare (as in DeepSeek's
-// EPLB). Seats go to lanes longest first, then change places as long as the busiest lane has less for it.
-// Where it is known which experts are chosen together, seats change places once more, within a hundredth of
-// that: a row goes once to a lane, however many of its experts lie there, so those that are chosen together
-// should lie together (ExFlow, Yao et al., 2024, for experts of one layer: rows come home between layers).
+// The most visited experts get slots on several lanes, where lanes have spare slots (as in DeepSeek's
+// EPLB). Without coactivations slots go to lanes longest first (LPT), then change places as long as the
+// busiest lane's load falls. With coactivations, experts that are chosen together go to one lane, within
+// a hundredth of the mean load: a row goes to a lane once, however many of its experts lie there. ExFlow
+// (Yao et al., 2024) does so across layers; here it is one layer, as rows return between layers.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,21 @@
 
 namespace sluice::plan {
 
-// What rows chose of a layer's experts.
+// Routers' choices in one layer.
 struct ExpertUse {
-  std::vector<int64_t> assignments;    // by expert; none of a layer without experts
-  std::vector<int64_t> coactivations;  // [experts, experts]: rows that visited both; none: not known
+  std::vector<int64_t> assignments;    // by expert; empty for a layer without experts
+  std::vector<int64_t> coactivations;  // [experts, experts]: rows that visited both; empty: not known
 };
 
-// Of one layer, its seats lane by lane: an even part of its experts and `spare` more on each. REQUIRES: lanes
-// divide the experts, and have no more seats than there are.
+// One layer's slots, lane by lane: an even part of its experts and `spare` more on each lane.
+// REQUIRES: lanes divide the number of experts; a lane has at most as many slots as there are experts.
 std::vector<int> placed_experts(const ExpertUse& use, int lanes, int spare);
 
-// Of all layers of a model.
+// The placement of all layers of a model.
 strategy::ExpertPlacement place_experts(std::span<const ExpertUse> layers, int lanes, int spare);
 
-// The mean over layers with experts of what the busiest lane has over the mean one
-// (model::expert_load_imbalance).
+// The busiest lane's load over the mean lane's
+// (model::expert_load_imbalance), averaged over layers with experts.
 double expert_load_imbalance(std::span<const ExpertUse> layers, const strategy::ExpertPlacement& placement,
                              int lanes);
 

@@ -55,7 +55,7 @@ TEST(ExpertPlacementPolicy, AnyUseGetsAPlacement) {
   }
 }
 
-// By Zipf's law, on as many lanes as have several experts each: seats to spare leave next to nothing.
+// Visits follow Zipf's law, and lanes have several experts each: spare slots leave almost no imbalance.
 TEST(ExpertPlacementPolicy, LanesHaveAlike) {
   for (uint64_t seed = 0; seed < 5; ++seed) {
     const std::vector<ExpertUse> use{skewed(64, 0.7, seed), {}, skewed(64, 1.0, seed + 9)};

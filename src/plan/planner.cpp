@@ -36,8 +36,8 @@ void check_candidate(const Strategy& candidate, const PlannerOptions& options, c
   }
 }
 
-// Of the schemes that the world has room for, the one with the fewest ranks that holds a sequence; of equals
-// that with the fewest lanes.
+// The scheme with the fewest ranks, at most `world_size`, that holds
+// a sequence of `length`; ties go to the one with the fewest lanes.
 std::optional<strategy::Scheme> smallest_scheme(int64_t length, int world_size, const cost::CostModel& cost) {
   std::vector<strategy::Scheme> schemes;
   for (strategy::Scheme scheme : cost.schemes(world_size)) {
@@ -55,7 +55,7 @@ std::optional<strategy::Scheme> smallest_scheme(int64_t length, int world_size, 
 
 namespace {
 
-// Of the squares of the sequences' lengths, how many millionths their tokens attend to.
+// Attended pairs of tokens over the squares of the sequences' lengths, in millionths.
 int64_t attended_ppm(const std::vector<Sequence>& sequences) {
   cost::Work attended, all;
   for (const Sequence& sequence : sequences) {
@@ -66,7 +66,7 @@ int64_t attended_ppm(const std::vector<Sequence>& sequences) {
   return std::clamp<int64_t>(static_cast<int64_t>(attended.squares * 1'000'000 / all.squares), 1, 999'999);
 }
 
-// Gives the plan of bare sequences their branches, and times it anew.
+// Adds the sequences' branches to a plan made without them, and times the plan anew.
 void add_branches(const std::vector<Sequence>& sequences, const cost::CostModel& cost, int world_size,
                   StepPlan& plan) {
   plan.sequences = sequences;

@@ -1,5 +1,5 @@
-// One planner serves the planning threads of training, evaluation and whoever embeds it at once; the thread
-// sanitizer watches this test.
+// One planner serves the planning threads of training, evaluation and
+// embedding programs at once. The thread sanitizer watches this test.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,4 +1,4 @@
-// How exact planning is: what differs by less than these parts counts as equal.
+// The precision of planning: times that differ by less than these parts count as equal.
 #pragma once
 
 #include <cstddef>
@@ -6,18 +6,18 @@
 
 namespace sluice::plan {
 
-// Searches end where one part in so many, 0.05 %, is all that is left: half of what a rule has to earn
-// somewhere to be kept (bench/results/ablation.md).
+// Searches end when one part in kNegligiblePart, 0.05 %, is left: half of
+// what a rule has to earn somewhere to be kept (bench/results/ablation.md).
 inline constexpr int64_t kNegligiblePart = 2000;
 
-// First packings end within one part in so many, 6 %, of what local search and other packers make of them:
-// what is behind by more is given up.
+// First packings end within one part in kNearPart, 6 %, of the result of
+// local search and other packers: candidates further behind are given up.
 inline constexpr int64_t kNearPart = 16;
 
-// A trial end that nothing meets is raised by one part in so many, then by more each time.
+// A trial end that no filling meets is raised by one part in kFirstRisePart, then by more each time.
 inline constexpr int64_t kFirstRisePart = 128;
 
-// Up to so many sequences of a batch are worth single moves, each packed.
+// In batches of at most so many sequences, moves of single sequences are worth a packing each.
 inline constexpr size_t kFewSequences = 16;
 
 }  // namespace sluice::plan

@@ -1,5 +1,5 @@
-// Candidate strategies for a corpus: before a run, a few strategies that together suit its batches best,
-// whichever lengths a batch draws.
+// Candidate strategies for a corpus: a few strategies, chosen before a run,
+// that together suit its batches best, whatever lengths a batch draws.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace sluice::plan {
 
-// What pull, push and update add to steps beside their schedules (session/step_overhead.h: by the clock).
+// The time of pull, push and update beside a step's schedule (session/step_overhead.h: by the clock).
 class StepOverhead {
  public:
   virtual ~StepOverhead() = default;
-  // To the step of a plan on so many ranks, whose pipelines are complete (plan/planner.h).
+  // For the step of a plan on `ranks` ranks, whose pipelines are complete (plan/planner.h).
   virtual int64_t of_plan_ns(const strategy::StepPlan& plan, const cost::CostModel& cost,
                              int ranks) const = 0;
-  // To any step under a strategy, at least.
+  // A lower bound for any step under a strategy.
   virtual int64_t least_ns(const strategy::Strategy& strategy, const cost::CostModel& cost,
                            int ranks) const = 0;
 };
@@ -30,15 +30,15 @@ struct ProposalOptions {
   // Lengths of sequences by batch, such as training will see; every batch counts the same
   // (plan/batch_sample.h draws them from a corpus's lengths).
   std::vector<std::vector<int64_t>> sample_batches;
-  std::shared_ptr<const StepOverhead> step_overhead;  // strategies are judged by the sum; none: nothing
+  std::shared_ptr<const StepOverhead> step_overhead;  // added to judge strategies; null: 0
   int max_strategies = 8;
   int max_cp = 1;    // most lanes of a pipeline
   int max_fsdp = 1;  // most of them that share parameters
   int thoroughness =
-      1;  // multiplies how many starting points are improved and how many mixes are planned with
+      1;  // multiplies the starting points that are improved and the mixes that are planned with
 };
 
-// Of the longest sequences of some batches, in tokens; both 0 without any.
+// The range of some batches' longest sequences, in tokens; both 0 without any.
 struct LongestRange {
   int64_t least = 0;
   int64_t most = 0;
@@ -49,10 +49,10 @@ struct LongestRange {
 struct Proposal {
   strategy::Strategy strategy;
   int64_t max_len_tokens = 0;     // the longest sequence that it holds
-  double frequency = 0;           // the share of sample batches that it plans best; of equals the first
-  LongestRange longest;           // of the sample batches that it plans best
-  int64_t mean_estimated_ns = 0;  // of a step, over the sample batches that it holds; 0 when it holds none
-  // The same where gathers between nodes take what was measured (session/propose_for_both.h); 0: not known.
+  double frequency = 0;           // the share of sample batches that it plans best, the first of equals
+  LongestRange longest;           // over the sample batches that it plans best
+  int64_t mean_estimated_ns = 0;  // per step, over the sample batches that it holds; 0 without any
+  // The same if gathers between nodes take the measured time (session/propose_for_both.h); 0: not known.
   int64_t mean_measured_ns = 0;
 };
 

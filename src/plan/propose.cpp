@@ -18,13 +18,13 @@ namespace {
 using strategy::Strategy;
 
 constexpr int64_t kNever = FluidTimes::kNever;
-// So many mixes of one scheme are looked at, each search for a place has so many starts and yields so many
-// finalists, and so many are tried for it at the end.
+// Numbers of single-scheme mixes looked at, of starts and finalists
+// of each place's search, and of candidates for a place at the end.
 constexpr size_t kBreadth = 8;
-constexpr size_t kProbed = 6;     // for each place, until one of them is best
-constexpr int kFewest = 5;        // that are enough for batches other than those of the sample
-constexpr int kMostRanks = 1024;  // of a part
-constexpr int64_t kHopelessPart = 2;  // a batch's best plan and so much of it: no strategy that takes longer
+constexpr size_t kProbed = 6;     // for each place, until a probed one is best
+constexpr int kFewest = 5;        // suffices for batches outside the sample
+constexpr int kMostRanks = 1024;  // in a part
+constexpr int64_t kHopelessPart = 2;  // limit: a batch's best plan plus this part of it
 
 int64_t sum(const std::vector<int64_t>& times_ns) {
   return std::accumulate(times_ns.begin(), times_ns.end(), int64_t{0});
@@ -36,14 +36,14 @@ int64_t mean_tokens(const std::vector<std::vector<int64_t>>& batches) {
   return tokens / std::max<int64_t>(1, std::ssize(batches));
 }
 
-// What is searched: one of several equal parts of the machine, with some of whose ranks left over.
+// The searched part: one of several equal parts of the machine; some ranks may be left over.
 struct SearchedPart {
   int copies = 1;
   int ranks = 1;
   std::vector<SchemeCost> schemes;
 };
 
-// Whole nodes, where there are several. Lanes share parameters until they hold so many tokens a rank.
+// A part has whole nodes if there are several. Lanes share parameters until they hold `tokens_a_rank`.
 SearchedPart part_of(const ProposalOptions& options, const cost::CostModel& cost, int copies,
                      int64_t tokens_a_rank) {
   int ranks = options.world_size / copies;
@@ -56,8 +56,8 @@ SearchedPart part_of(const ProposalOptions& options, const cost::CostModel& cost
               {.max_cp = options.max_cp, .max_fsdp = options.max_fsdp, .tokens_a_rank = tokens_a_rank})};
 }
 
-// The smallest parts that hold the context; where none does, all ranks, with lanes that share for the
-// longest sequence's sake.
+// The smallest part that holds the context. If none does: all
+// ranks, with lanes that share parameters for the longest sequence.
 SearchedPart part_to_search(const ProposalOptions& options, const cost::CostModel& cost) {
   const int64_t mean = mean_tokens(options.sample_batches) / options.world_size;
   const auto holds = [&](const SearchedPart& part) {
@@ -72,8 +72,8 @@ SearchedPart part_to_search(const ProposalOptions& options, const cost::CostMode
   return holds(whole) || of_longest <= mean ? whole : part_of(options, cost, 1, of_longest);
 }
 
-// What a part of the machine gets of each batch: every copies-th sequence from the longest down, and always
-// the longest, which some part has.
+// A part's share of each batch: every copies-th sequence from the
+// longest down. The longest is always in, because some part has it.
 std::vector<std::vector<int64_t>> parts_of(std::vector<std::vector<int64_t>> batches, int copies) {
   if (copies == 1) return batches;
   const auto stride = static_cast<size_t>(copies);
@@ -155,7 +155,7 @@ class Portfolio {
   void drop_idle_members();
   bool add_spare();
 
-  // Of the whole machine.
+  // The mix of all parts together.
   Mix whole(Mix mix) const;
 
   const ProposalOptions& options_;
@@ -163,11 +163,11 @@ class Portfolio {
   JudgingInputs inputs_;
   MixSearch search_;
   std::vector<JudgedMix> judged_;
-  PlannedPart least_;            // of all that are judged: others may turn out as good
-  std::vector<size_t> members_;  // of judged_; the first holds the context
+  PlannedPart least_;            // the least ratio of all judged mixes: others may be as good
+  std::vector<size_t> members_;  // indices into judged_; the first holds the context
 };
 
-// By batch, so much longer than its best plan that no strategy which takes it is worth a plan.
+// By batch: the time from which on a strategy is not worth a plan.
 std::vector<int64_t> Portfolio::hopeless_ns() const {
   std::vector<int64_t> limits_ns(inputs_.batches.size(), kNever);
   for (const JudgedMix& judged : judged_) {
@@ -187,12 +187,12 @@ void Portfolio::judge(Mix mix) {
   update_least();
 }
 
-// Strategies of one scheme, planned on a few batches: estimates say least of the widest pipelines.
+// Judges mixes of one scheme by plans of a few batches: estimates are least reliable for wide pipelines.
 void Portfolio::judge_uniform() {
   for (Mix& mix : search_.uniform(times(kBreadth))) judge(std::move(mix));
 }
 
-// One pipeline whose lanes all share pulls and pushes nothing, which estimates don't say.
+// One pipeline whose lanes all share pulls and pushes nothing; estimates don't reflect this.
 void Portfolio::judge_all_shared() {
   for (size_t k = 0; k < inputs_.schemes.size(); ++k) {
     const strategy::Scheme& scheme = inputs_.schemes[k].scheme();
@@ -215,7 +215,7 @@ void Portfolio::update_least() {
   }
 }
 
-// Mixes that may take a place and have no other, the best first.
+// Mixes that may take a place and are not members elsewhere, the best first.
 std::vector<size_t> Portfolio::ranking(const std::vector<int64_t>& best_ns, size_t place) const {
   std::vector<std::pair<int64_t, size_t>> order;
   for (size_t i = 0; i < judged_.size(); ++i) {
@@ -230,7 +230,7 @@ std::vector<size_t> Portfolio::ranking(const std::vector<int64_t>& best_ns, size
   return ranked;
 }
 
-// The best for a place, when those that seem so have been probed. REQUIRES: some mix may take it.
+// The best mix for a place after the best-looking ones were probed. REQUIRES: some mix may take it.
 size_t Portfolio::leader(const std::vector<int64_t>& best_ns, size_t place) {
   for (size_t probed = 0;; ++probed) {
     const std::vector<size_t> ranked = ranking(best_ns, place);
@@ -242,7 +242,7 @@ size_t Portfolio::leader(const std::vector<int64_t>& best_ns, size_t place) {
   }
 }
 
-// Judges what the search finds for a place.
+// Judges the mixes that the search finds for a place.
 void Portfolio::widen(const std::vector<int64_t>& best_ns, size_t place) {
   std::vector<Mix> from;
   if (place < members_.size()) from.push_back(judged_[members_[place]].mix());
@@ -262,7 +262,7 @@ bool Portfolio::add_member() {
   return add_leader(best_ns);
 }
 
-// Where that gains; the first always does.
+// Adds the leader if it gains; the first always does.
 bool Portfolio::add_leader(const std::vector<int64_t>& best_ns) {
   if (members_.size() == judged_.size()) return false;
   const size_t next = leader(best_ns, members_.size());
@@ -272,7 +272,7 @@ bool Portfolio::add_leader(const std::vector<int64_t>& best_ns) {
   return true;
 }
 
-// Place by place what is best beside the others.
+// Gives each place in turn the mix that is best beside the others.
 void Portfolio::improve_members() {
   for (size_t place = 0; place < members_.size(); ++place) {
     const std::vector<int64_t> rest_ns = best_without(place);
@@ -281,7 +281,7 @@ void Portfolio::improve_members() {
   }
 }
 
-// Until all that members seem to be best on is planned: what plans take back may make others seem best.
+// Plans every batch on which a member seems best, until plans change nothing: they may make others seem best.
 void Portfolio::plan_members() {
   int64_t before_ns = 0;
   int64_t now_ns = sum(best());
@@ -296,7 +296,7 @@ void Portfolio::plan_members() {
   } while (now_ns != before_ns);
 }
 
-// The first exchange or addition that gains by plans alone, place by place.
+// Makes the first exchange or addition that gains by plans alone, place by place.
 bool Portfolio::exchange_member() {
   plan_members();
   const int64_t now_ns = sum(best());
@@ -318,7 +318,7 @@ bool Portfolio::exchange_member() {
   return false;
 }
 
-// Those that no batch needs, as long as the first holds the context.
+// Drops members that no batch needs, as long as the first holds the context.
 void Portfolio::drop_idle_members() {
   for (size_t place = members_.size(); place-- > 0;) {
     const auto holder = std::ranges::find_if(members_, [&](const size_t& member) {
@@ -330,8 +330,8 @@ void Portfolio::drop_idle_members() {
   }
 }
 
-// What would gain most if each batch lacked its best member: few members are chosen for the sample's batches
-// more than for others.
+// Adds the mix that would gain most if each batch lacked its best member,
+// because a few members fit the sample's batches better than others.
 bool Portfolio::add_spare() {
   std::vector<int64_t> next_ns;
   for (size_t b = 0; b < inputs_.batches.size(); ++b) {
@@ -353,7 +353,7 @@ Mix Portfolio::whole(Mix mix) const {
 }
 
 std::vector<Proposal> Portfolio::proposals() const {
-  // More ranks own less of the parameters each.
+  // Schemes on all ranks, where each rank owns less of the parameters.
   std::vector<SchemeCost> schemes;
   for (const SchemeCost& known : inputs_.schemes)
     schemes.emplace_back(known.scheme(), inputs_.cost, options_.world_size);

@@ -146,7 +146,7 @@ bool shares_all(const strategy::Strategy& strategy) {
   return strategy.pipelines.size() == 1 && scheme.tp * scheme.fsdp == 8;
 }
 
-// Where one pipeline's lanes all share, or elsewhere.
+// A step overhead for strategies of one pipeline whose lanes all share, or for all others.
 class AsLongAsTheSchedule : public StepOverhead {
  public:
   explicit AsLongAsTheSchedule(bool shared) : shared_(shared) {}
@@ -205,7 +205,7 @@ TEST(Proposal, WithoutBatchesStillHoldsTheContext) {
   EXPECT_GE(proposed[0].max_len_tokens, 2000);
 }
 
-// Where lanes must divide experts, for they cannot gather them, as where they may.
+// Covers models whose lanes must divide experts because they cannot gather them, and others.
 TEST(Proposal, LooksAtNoSchemeTwice) {
   model::Shape shape = model::test_shape();
   shape.experts = {.count = 16, .per_token = 2, .hidden = 2048};

@@ -13,8 +13,8 @@ int64_t makespan_ns(const strategy::PipelinePlan& plan, const cost::CostModel& c
   return schedule::schedule_pipeline(schedule::pipeline_load(plan, cost, world_size)).makespan_ns;
 }
 
-// The pipeline with the policy of `first` for all that fit under it; a ring's lanes fit alike but for a
-// token. Where lanes share parameters all micro-batches of a pass need one policy, so they keep theirs.
+// Gives `first`'s policy to all micro-batches of one lane that fit under it; a ring's lanes
+// differ by a token. With FSDP all micro-batches of a pass need one policy, so they keep theirs.
 strategy::PipelinePlan relaxed(strategy::PipelinePlan plan, const cost::CostModel& first, int world_size) {
   if (plan.pipeline.scheme.fsdp > 1) return plan;
   const int64_t holds = cost::MemoryCost(first, plan.pipeline.scheme).max_len_tokens(world_size);

@@ -8,8 +8,8 @@ namespace sluice::plan {
 
 void set_policy(strategy::StepPlan& plan, const strategy::MemoryPolicy& policy);
 
-// A plan was made under a policy that only its longest micro-batches need: gives those that fit under
-// `first`'s policy that one, pipeline by pipeline where the schedule ends no later, and sets estimated_ns.
+// Relaxes a plan made under a policy that only its longest micro-batches need. Micro-batches that fit
+// under `first`'s policy get it, pipeline by pipeline where the schedule ends no later. Sets estimated_ns.
 void relax_policies(strategy::StepPlan& plan, const cost::CostModel& first, int world_size);
 
 }  // namespace sluice::plan

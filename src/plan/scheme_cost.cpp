@@ -14,12 +14,12 @@ SchemeCost::SchemeCost(const strategy::Scheme& scheme, const cost::CostModel& co
   if (scheme.fsdp > 1) add_gathers();
 }
 
-// Of the first stage, which has as many layers as any but for those that the embedding's time is worth.
+// Uses the first stage: it has the most layers, apart from those that the embedding's time replaces.
 void SchemeCost::add_gathers() {
   using cost::CellKind;
   const cost::FsdpCost share(cost(), scheme(), strategy::fsdp_runs(scheme(), cost().options().topology));
   const base::Interval run = cost().stage_run(scheme(), 0);
-  constexpr int64_t kLongNs = cost::kLongestNs / 2;  // so that what comes on top has room
+  constexpr int64_t kLongNs = cost::kLongestNs / 2;  // leaves room for additions
   for (const CellKind kind : {CellKind::kForward, CellKind::kBackward}) {
     gathering_ns_ += share.cell_ns(kind, run, {}, 0);
     gather_ends_ns_ += share.cell_ns(kind, run, {}, kLongNs) - kLongNs;
@@ -42,7 +42,7 @@ SchemeCost::Halves SchemeCost::halves(const cost::Work& work, int lanes) const {
 SchemeCost::OnLanes::OnLanes(const SchemeFigures& figures, int lanes) : figures_(&figures), lanes_(lanes) {
   const strategy::Scheme& scheme = figures.scheme;
   const auto place = cost::LanePlace::aligned(lanes, scheme.tp, figures.cost.options().topology);
-  std::vector<int> kinds;  // a stage of each
+  std::vector<int> kinds;  // one stage of each kind
   for (int stage = 0; stage < scheme.pp; ++stage) {
     const SchemeFigures::Stage& cells = figures.stage(stage);
     const auto alike = std::ranges::find_if(kinds, [&](int other) {

@@ -9,9 +9,9 @@
 namespace sluice::plan {
 namespace {
 
-// Beside operations of the model's ends that are as long as a lane's tokens make them, and blocks that hide
-// all that moves beside them. However pipelines lie: with as many lanes of a group on each node as fit, in
-// whatever runs they sum.
+// Assumes operations of the model's ends as long as a lane's tokens make them, and
+// blocks that hide all transfers beside them. Valid for any placement: as many
+// lanes of a share group on each node as fit, with any runs that sum gradients.
 int64_t least_pass_ends_ns(const cost::CostModel& cost, const strategy::Scheme& scheme, int64_t lane_tokens) {
   using cost::CellKind;
   constexpr int64_t kLongNs = cost::kLongestNs / 2;

@@ -8,7 +8,7 @@
 namespace sluice::plan {
 namespace {
 
-// The least that a lane has of a sequence when it has most of all lanes, and there are at most `lanes`.
+// The least work of a sequence's fullest lane, if at most `lanes` lanes have parts of it.
 cost::Work least_share(int64_t length, int lanes, int64_t window) {
   return cost::Work::of_lane((length + lanes - 1) / lanes, length, lanes, window);
 }
@@ -50,8 +50,8 @@ int64_t SchemeFloors::forward_parts(int stage) const {
 
 int64_t SchemeFloors::constant_ns(int stage) const { return of_.stage(stage).all.c_ns + of_.pass_ends_ns; }
 
-// Time grows with tokens and squares (windowed ones too), and the longest sequences have the most squares a
-// token: no full micro-batch has more than they, the last of them in part.
+// Time grows with tokens and squares (windowed ones too), and the longest sequences have most
+// squares per token. So no full micro-batch exceeds the longest sequences, the last one in part.
 int64_t SchemeFloors::fullest_ns(int stage, std::span<const int64_t> lengths) const {
   cost::Work work;
   int64_t room = of_.lane_max_len_tokens;
@@ -63,9 +63,9 @@ int64_t SchemeFloors::fullest_ns(int stage, std::span<const int64_t> lengths) co
     room -= held;
     if (room == 0) break;
   }
-  // A device may have room for more tokens than there are, and these for more than any duration can say.
+  // A device may have room for more tokens than the batch has, or than durations can express.
   work.tokens = of_.lane_max_len_tokens - room;
-  constexpr int64_t kRoundingNs = 2;  // of three cells
+  constexpr int64_t kRoundingNs = 2;  // three cells
   return of_.stage(stage).all.of_work(work) + of_.pass_ends_ns + kRoundingNs;
 }
 
@@ -99,8 +99,8 @@ bool SchemeFloors::may_hide(const cost::RingTimes& ring, int members, int member
   return of_.stage(limits.stage).all.of_work(work) - 2 <= limits.end_ns;  // rounding of cells
 }
 
-// k times what RingTimes::exposed_ns says of one lane, for k lanes: (m − 1) · (transfers of all the
-// sequence's tokens − attention ÷ m). A step is rounded to half a nanosecond, a lane's squares up by one.
+// k times RingTimes::exposed_ns of one lane, for k lanes: (m − 1) · (transfers of all the
+// sequence's tokens − attention ÷ m). Steps round to half a nanosecond, a lane's squares up by one.
 int64_t SchemeFloors::rings_area_ns(const SchemeFigures::Stage::Rings& rings, int64_t length, int members,
                                     int member_lanes, const RingLimits& limits) const {
   int64_t area_ns = 0;
@@ -119,8 +119,8 @@ int64_t SchemeFloors::exchange_area_ns(int64_t length, int lanes, const RingLimi
   const SchemeFigures::Stage& figures = of_.stage(limits.stage);
   const int in_node = lanes_in_node();
   const auto ring_ns = [&](int members, int member_lanes) {
-    // Of a ring on two levels what goes from node to node: it has as many members as there are nodes at
-    // least.
+    // A ring on two levels counts transfers between nodes:
+    // it has at least as many members as there are nodes.
     const int nodes = std::max(2, (members * member_lanes + in_node - 1) / in_node);
     const int64_t between_ns = rings_area_ns(figures.ring_between_nodes, length, nodes, in_node, limits);
     if (members * member_lanes > in_node) return between_ns;
@@ -146,7 +146,7 @@ int SchemeFloors::hiding_lanes(const RingLimits& limits) const {
 }
 
 int64_t SchemeFloors::ring_floor_ns(int64_t length, const RingLimits& limits) const {
-  // Where lanes only divide the time, so many are needed at least.
+  // Lanes only divide the time, so at least `needed` lanes are necessary.
   const int64_t divided_ns = of_.stage(0).all.of_work(of_.work_of(length));
   const int64_t needed = divided_ns / std::max<int64_t>(1, limits.end_ns) - 1;  // rounding aside
   int lanes = std::max(of_.fewest_lanes(length), static_cast<int>(std::min<int64_t>(needed, of_.scheme.cp)));
@@ -163,8 +163,8 @@ int64_t SchemeFloors::fill_ns(int stage, int64_t shortest) const {
   return fill_ns;
 }
 
-// Other sequences that share its ring only add tokens and squares, and no cell gets shorter by that but for
-// the rounding of what is exposed.
+// Other sequences in the ring only add tokens and squares. This
+// shortens no cell, apart from the rounding of exposed times.
 int64_t SchemeFloors::path_ns(int64_t length, int lanes, int64_t enough_ns) const {
   const cost::Work work = least_share(length, lanes, of_.cost.window());
   const int64_t rounding_ns = lanes == 1 ? 0 : 2 * of_.scheme.pp;
@@ -185,7 +185,7 @@ int64_t SchemeFloors::path_ns(int64_t length) const {
 
 namespace {
 
-constexpr int64_t kRoundingNs = 2 * 2;  // of two cells, with and without a sequence
+constexpr int64_t kRoundingNs = 2 * 2;  // two cells, with and without a sequence
 
 int64_t without_constant_ns(const cost::Quadratic& of, const cost::Work& work) {
   return of.of_work(work) - of.c_ns;

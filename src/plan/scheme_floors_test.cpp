@@ -19,8 +19,8 @@ cost::LanePlace place_of(int first, int lanes, int lanes_of_node) {
   return cost::LanePlace::of(nodes);
 }
 
-// Of a micro-batch, the most that its sequences' floors come to beside what its lanes wait for, whatever they
-// exchange; both by lane.
+// The largest sum of floors of one micro-batch's sequences, and the time
+// that its lanes wait at least, whatever their exchange; both by lane.
 struct Exposure {
   int64_t floor_ns = 0;
   int64_t exposed_ns = 0;

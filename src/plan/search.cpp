@@ -53,8 +53,8 @@ void CandidateSearch::raise_bound(int64_t enough_ns) {
   plan::raise_bound(batch_->sorted, groups_, *floors_, enough_ns, *bound_);
 }
 
-// With stages the even pipeline's bubble; with lanes half a constant for the last, partly filled
-// micro-batches.
+// With stages: the bubble of an even pipeline. With lanes:
+// half a constant for the last, partly filled micro-batches.
 std::vector<int64_t> CandidateSearch::first_overheads() const {
   std::vector<int64_t> overheads;
   for (const SchemeGroup& group : groups_) {
@@ -94,7 +94,7 @@ const PackedPipeline& CandidateSearch::pack_pipeline(size_t pipeline, const std:
   improves = improves && worth_improving(scheme.scheme());
   const auto [at, is_new] = known_.try_emplace({pipeline, improves, members});
   Known& known = at->second;
-  // What a goal ended early may get better.
+  // A packing that ended early at a goal may get better.
   const bool ended_early = known.packed.makespan_ns <= known.enough_ns;
   if (!is_new && (!ended_early || known.packed.makespan_ns <= enough_ns)) return known.packed;
   std::vector<int> sequences;
@@ -106,8 +106,8 @@ const PackedPipeline& CandidateSearch::pack_pipeline(size_t pipeline, const std:
   return known.packed;
 }
 
-// Few micro-batches in any order are the best of one lane without stages, passes of lanes that share are left
-// as they are, and of many sequences on lanes single moves bring too little for what they cost to time.
+// On one lane without stages the packer's few micro-batches are optimal in any order. With FSDP
+// passes stay as they are. For many sequences on lanes single moves gain less than timing them costs.
 bool CandidateSearch::worth_improving(const strategy::Scheme& scheme) const {
   if (scheme.fsdp > 1) return false;
   return scheme.cp == 1 ? scheme.pp > 1 : is_few();

@@ -1,4 +1,4 @@
-// The search for a plan of one candidate strategy: bound, dispatch, pack, and again with what packing told.
+// The search for a plan of one candidate strategy: bound, dispatch, pack, and repeat with real overheads.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace sluice::plan {
 
-// A batch's lengths in descending order, equal ones in the order of the batch.
+// A batch's lengths in descending order; equal lengths in the order of the batch.
 struct SortedBatch {
   explicit SortedBatch(std::vector<int64_t> batch_lengths);
   std::vector<int64_t> lengths;  // as in the batch
@@ -24,12 +24,12 @@ struct SortedBatch {
   std::vector<int> sequence_of;  // index into `lengths` by place in `sorted`
 };
 
-// kQuick: one start, packed and improved a few times, enough to compare strategies. kFull: everything.
+// kQuick: one start, packed and improved a few times; enough to compare strategies. kFull: everything.
 enum class Effort { kQuick, kFull };
 
 int64_t last_end_ns(const std::vector<PackedPipeline>& packed);
 
-// What it is made from must outlive it.
+// The arguments must outlive this.
 class CandidateSearch {
  public:
   CandidateSearch(const strategy::Strategy& strategy, const SchemeCosts& schemes, const SortedBatch& batch,
@@ -38,60 +38,60 @@ class CandidateSearch {
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
   const strategy::Strategy& strategy() const { return *strategy_; }
-  // Nothing when the strategy does not hold the batch. A quick one, until raise_bound asks for all that is
-  // known, but not for more than `enough_ns`.
+  // A quick lower bound; nothing if the strategy does not hold the
+  // batch. raise_bound() applies all proofs, up to `enough_ns`.
   std::optional<int64_t> lower_bound_ns() const;
   // REQUIRES: a bound.
   void raise_bound(int64_t enough_ns);
   // REQUIRES: a bound.
   Proof proof() const { return bound_->proof; }
 
-  // The bound with a guess at what a plan has over it; orders candidates, proves nothing.
+  // The bound plus a guess of a plan's excess over it. Orders candidates, proves nothing.
   int64_t expected_ns() const;
 
-  // A plan by pipeline. Two greedy starts, each improved; the better is packed; then what the makespans have
-  // over the estimates becomes the overhead, and search and packing go on until that is in vain twice in a
-  // row, or the bound is near. That is kQuick. kFull goes
-  // on from there: the same with thorough packing; with stages also from the start in which each sequence
-  // goes where it ends first, packed as it is; and in a small batch single sequences are moved as long as
-  // that helps. REQUIRES: a bound. What ends at `below_ns` or later is of no use: a strategy of one pipeline,
-  // whose sequences have no other place, is given up for it, and keeps what it had.
+  // Plans all pipelines. kQuick improves two greedy starts and packs the better one. The
+  // makespans' excess over the estimates then becomes the overhead. Search and packing repeat
+  // until two rounds in a row bring no gain or the bound is near. kFull continues with
+  // thorough packing. With stages it also packs the start in which each sequence goes where
+  // it ends first. In a small batch it moves single sequences while that gains. Plans that
+  // end at `below_ns` or later are useless: a strategy of one pipeline, whose sequences have
+  // no other place, is given up at that end and keeps its earlier plan. REQUIRES: a bound.
   const std::vector<PackedPipeline>& run(Effort effort, int64_t below_ns = kNever);
-  // What run() found last; nothing yet: kNever.
+  // The end of the plan that run() found last; kNever before.
   int64_t end_ns() const { return packed_.pipelines.empty() ? kNever : packed_.end_ns(); }
-  // The same; while nothing is found the bound, or what it was given up for.
+  // The same; before a plan is found: the bound, or the end that the search gave up at.
   int64_t known_ns() const {
     return packed_.pipelines.empty() ? std::max(bound_->lower_ns, given_up_ns_) : packed_.end_ns();
   }
 
  private:
-  // A packed assignment, and what it packs.
+  // A packed assignment: plans and members of pipelines.
   struct Packed {
     std::vector<PackedPipeline> pipelines;
     std::vector<std::vector<int>> members;  // by pipeline
     int64_t end_ns() const { return last_end_ns(pipelines); }
   };
 
-  // By the bound's prices and first overheads.
+  // Filled by the bound's prices and first overheads.
   Assignment filled(int64_t target_ns) const;
   Assignment start() const;
   // Rounds of packing and improving.
   Packed pack_and_improve(Assignment assignment, int64_t goal_ns, bool improves) const;
   bool has_stages() const;
-  // Of a batch, whose sequences are worth single moves, each packed.
+  // Whether the batch is small enough that moves of single sequences are worth a packing each.
   bool is_few() const;
   bool worth_improving(const strategy::Scheme& scheme) const;
   std::vector<int64_t> first_overheads() const;  // by group
-  // Rounds come back to members that they had before, whose packing is remembered.
+  // Packs a pipeline, or returns a remembered packing: rounds often come back to earlier members.
   const PackedPipeline& pack_pipeline(size_t pipeline, const std::vector<int>& members, bool improves,
                                       int64_t enough_ns = 0) const;
-  // Packs pipelines whose members have changed, those that seem to end last first; one that ends well before
-  // them need not be packed better.
+  // Packs pipelines whose members have changed, those with the latest estimated
+  // end first. A pipeline that ends well before them need not be packed better.
   void pack_changed(const Assignment& assignment, std::vector<size_t> changed, bool improves,
                     Packed& packed) const;
   void set_overheads(const Packed& packed, Assignment& assignment) const;
-  // In a small batch, where estimates are worth least: moves a sequence off the pipeline that ends last if
-  // both pipelines, packed again, end sooner. False when there is none.
+  // For small batches, where estimates are least reliable: moves a sequence off the pipeline
+  // that ends last if both pipelines, packed again, end sooner. False if no move helps.
   bool relocate_one(Packed& packed) const;
   const SchemeCost& scheme_of(size_t pipeline) const {
     return *groups_[static_cast<size_t>(group_of_[pipeline])].scheme;
@@ -105,8 +105,8 @@ class CandidateSearch {
   std::unique_ptr<FloorTable> floors_;
   std::optional<Bound> bound_;
   Packed packed_;
-  int64_t below_ns_ = kNever;  // of a pipeline
-  int64_t given_up_ns_ = 0;    // run()'s below_ns, when nothing was found below it
+  int64_t below_ns_ = kNever;  // for a single pipeline
+  int64_t given_up_ns_ = 0;    // run()'s below_ns if no plan was found below it
   struct Known {
     int64_t enough_ns = 0;
     PackedPipeline packed;

@@ -63,7 +63,7 @@ class BestOfPipeline {
 int64_t exhaustive(const strategy::Strategy& strategy, const cost::CostModel& cost,
                    const std::vector<int64_t>& lengths) {
   const size_t subsets = size_t{1} << lengths.size();
-  std::vector<int64_t> best(subsets, kNever);  // of the pipelines so far, by what they hold
+  std::vector<int64_t> best(subsets, kNever);  // for the pipelines so far, by sequences that they hold
   best[0] = 0;
   for (const strategy::Pipeline& pipeline : strategy.pipelines) {
     const BestOfPipeline one(pipeline, cost, lengths);

@@ -1,4 +1,4 @@
-// What packing and search try, by name: each can be left out, and `ablation_bench` says what it is worth.
+// Named heuristics of packing and search. Each can be disabled; `ablation_bench` measures its worth.
 #pragma once
 
 #include <array>
@@ -8,7 +8,7 @@ namespace sluice::plan {
 
 enum class Seed : uint8_t {
   kStacks,  // lanes of one stage (plan/strip.h) begin another load where one of several lanes has ended
-  kHalves,  // lanes that share wait between forwards and backwards, too: limits to each, and plan/level.h
+  kHalves,  // lanes that share also wait between forwards and backwards: limits to each, and plan/level.h
   // Dispatch and rounds (plan/search.h).
   kSoonest,   // dispatch of each sequence to where it ends first, packed as it is
   kThorough,  // the best plan again, with local search
@@ -17,7 +17,7 @@ enum class Seed : uint8_t {
 inline constexpr std::array kSeedNames = {"stacks", "halves", "soonest", "thorough"};
 static_assert(kSeedNames.size() == static_cast<size_t>(Seed::kThorough) + 1);
 
-// All but those that are left out.
+// The set of all seeds except those left out.
 class Seeds {
  public:
   bool has(Seed seed) const { return (left_out_ >> static_cast<int>(seed) & 1) == 0; }

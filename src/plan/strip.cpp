@@ -13,12 +13,12 @@ using strategy::PipelineMicroBatch;
 
 namespace {
 
-constexpr int kTried = 3;  // loads of a width that a sequence is tried on with what they exchange
-// What a load takes more for a sequence may be less than its linear work by so much, by rounding.
+constexpr int kTried = 3;  // loads of each width that a sequence tries with their exchange
+// A sequence may add this much less to a load than its linear work, by rounding.
 constexpr int64_t kRoundingNs = 8;
 
-// That sequences are cut over. Beyond a node whole ones: heads then divide best, and no node's lanes are cut
-// in two.
+// The numbers of lanes that sequences are cut over. Beyond a node only
+// whole nodes: heads then divide best, and no node's lanes are split.
 std::vector<int> widths_of(int node_lanes, int lanes) {
   std::vector<int> widths;
   for (int width = 1; width < lanes; width += width < node_lanes ? 1 : node_lanes) widths.push_back(width);
@@ -65,7 +65,7 @@ Strip::Strip(const Packing& packing)
   int64_t rest_ns = 0;
   for (int place = times_.places() - 1; place >= 0; --place)
     rest_ns_[static_cast<size_t>(place)] = rest_ns += times_.work_ns(place);
-  if (packing.scheme.scheme().pp > 1) return;  // the slowest stage of one load may be another's fastest
+  if (packing.scheme.scheme().pp > 1) return;  // different loads may have different slowest stages
   constexpr int64_t kTokens = 1024;
   const int64_t linear_ns = std::max<int64_t>(2, packing.scheme.load_ns({.tokens = kTokens})) - 1;  // rounded
   tokens_per_ns_ = static_cast<int64_t>((cost::Wide{kTokens} << kRateBits) / linear_ns) + 1;
@@ -102,8 +102,8 @@ bool Strip::fill(const Trial& trial) {
   return true;
 }
 
-// By place: tokens of it and of all behind it. One that may exceed the capacity on its widest lanes counts
-// for nothing.
+// By place: tokens of the sequence and of all after it. A sequence
+// that may exceed the capacity on its widest lanes counts as 0.
 void Strip::count_rest_tokens() {
   if (rest_capacity_ == capacity()) return;
   rest_capacity_ = capacity();
@@ -117,8 +117,8 @@ void Strip::count_rest_tokens() {
   }
 }
 
-// Other lanes may hide a sequence's attention, but not its linear work. With several stages room alone
-// counts.
+// Tokens that a lane can take in time and room: other lanes may hide
+// attention, but not linear work. With several stages only room counts.
 int64_t Strip::usable_tokens(int64_t left_ns, int64_t room_tokens) const {
   if (left_ns < 0 || room_tokens <= 0) return 0;
   return static_cast<int64_t>(std::min<cost::Wide>(tokens_in(left_ns), room_tokens));
@@ -133,8 +133,8 @@ bool Strip::may_hold_rest(int place) const {
   return usable_tokens_ + tokens_in(kRoundingNs * roundings) >= rest_tokens_[at];
 }
 
-// Where loads lie above each other, a sequence does not join one of more lanes than it would take alone while
-// it can begin one.
+// If lanes stack loads, a sequence prefers beginning a load
+// to joining one of more lanes than it would take alone.
 bool Strip::put(int place) {
   const int all = times_.widths();
   if (trial_->spreads) return begin(place) || join(place, 0, all, Room::kInMicroBatch);
@@ -143,7 +143,7 @@ bool Strip::put(int place) {
          join(place, own, all, Room::kInMicroBatch) || (!in_passes() && join(place, 0, all, Room::kAny));
 }
 
-// The first of its widths on which it may end in time alone; their end where there is none.
+// The first width on which the sequence may end in time alone; end_width() if none.
 int Strip::first_width(int place, const Halves& most) {
   const int64_t room_ns = std::max<int64_t>(1, most.both_ns() - packing_.scheme.micro_batch_ns());
   int width = std::max(times_.first_width(place), times_.width_of((times_.work_ns(place) - 1) / room_ns + 1));
@@ -153,8 +153,8 @@ int Strip::first_width(int place, const Halves& most) {
   return width;
 }
 
-// Lanes of several nodes that share nothing do not wait for each other's passes: there sequences may take
-// all.
+// Lanes of several nodes that share nothing don't wait for each
+// other's passes, so sequences may fill the whole pass there.
 bool Strip::allows(int place, int width, const Halves& most) {
   const int lanes = times_.lanes(width);
   const bool waits = in_passes() || lanes < packing_.node_lanes;
@@ -200,7 +200,7 @@ bool Strip::join(int place, int first_width, int end_width, Room room) {
   return std::ranges::any_of(joins_, [&](const auto& join) { return extend(place, join.second); });
 }
 
-// Into the fullest micro-batch that has room, or one of its own, if it has tokens for each lane.
+// Adds the sequence to the fullest micro-batch with room, or to a new one if it has tokens for each lane.
 bool Strip::extend(int place, int index) {
   Load& extended = load(index);
   const cost::Work& share = times_.share(place, extended.width);
@@ -252,7 +252,7 @@ void Strip::note_room(Load& load) {
     load.room_tokens = std::max(load.room_tokens, load.most_tokens - micro_batch(next).work.tokens);
 }
 
-// On the fewest lanes, in the pass where these take least.
+// Begins a load on the fewest lanes, in the pass where these take least lane time.
 bool Strip::begin(int place) {
   std::optional<Place> best;
   cost::Wide least_area = 0;
@@ -321,13 +321,13 @@ void Strip::divide(int index) {
   }
 }
 
-// So that what takes so long ends in time.
+// Finds lanes on which a load of this time ends in time.
 std::optional<FreeLanes::Place> Strip::find(const Halves& takes, int lanes, OpenPass& pass) {
   if (!in_time(takes, 0, pass.most)) return std::nullopt;
   return pass.free.find(lanes, lanes <= packing_.node_lanes, pass.most.both_ns() - takes.both_ns());
 }
 
-// What lies below does not grow any more.
+// Closes the loads below: they may not grow any more.
 LaneRun Strip::take(const Place& at) {
   FreeLanes& free = passes_[static_cast<size_t>(at.pass)].free;
   const LaneRun taken{free.run(at.of.run).lanes.first, times_.lanes(at.width)};
@@ -366,7 +366,7 @@ Strip::Open Strip::opened(const Load& load, int index) {
   return {left_ns, index, room_tokens};
 }
 
-// Unless not even the shortest sequence has room or time.
+// Opens the load unless not even the shortest sequence has room or time.
 void Strip::open(int index) {
   Load& of = load(index);
   const int shortest = times_.places() - 1;
@@ -381,7 +381,7 @@ void Strip::open(int index) {
   open.insert(std::ranges::lower_bound(open, entry), entry);
 }
 
-// REQUIRES: it has not changed since it was opened.
+// REQUIRES: the load has not changed since it was opened.
 void Strip::close(int index) {
   Load& closed = load(index);
   const Open entry = opened(closed, index);
@@ -399,7 +399,7 @@ std::vector<strategy::MicroBatchSequence> Strip::sequences_of(const std::vector<
   return sequences;
 }
 
-// A lane part each; those of a divided load's lanes are in its micro-batch.
+// Adds one micro-batch per lane part; a divided load's micro-batch includes its lanes' whole sequences.
 void Strip::add_micro_batches(const Filling& filling, size_t index, const Places& places,
                               std::optional<int> pass, std::vector<PipelineMicroBatch>& micro_batches) const {
   const auto of = [&](int micro_batch) { return sequences_of(places[static_cast<size_t>(micro_batch)]); };
@@ -418,7 +418,7 @@ void Strip::add_micro_batches(const Filling& filling, size_t index, const Places
     micro_batches.back().own = std::move(own);
 }
 
-// A trial's pass is as many as its loads and the share groups of these leave apart.
+// A trial's pass becomes several passes if the share groups of its loads are disjoint.
 std::vector<PipelineMicroBatch> Strip::pipeline_micro_batches(const Filling& filling) const {
   Places places(filling.micro_batches.size());
   for (size_t place = 0; place < filling.micro_batch_of.size(); ++place)
@@ -431,7 +431,7 @@ std::vector<PipelineMicroBatch> Strip::pipeline_micro_batches(const Filling& fil
     std::ranges::stable_sort(loads, {}, [&](size_t i) { return std::pair(all[i].pass, all[i].lanes.first); });
   std::vector<PipelineMicroBatch> micro_batches;
   int passes = 0;
-  int reached = 0;  // the end of the share groups of the pass so far
+  int reached = 0;  // end of the current pass's share groups
   const Load* before = nullptr;
   for (const size_t index : loads) {
     const Load& load = all[index];

@@ -1,5 +1,5 @@
-// The strip: a pipeline's lanes over the time of a step. Sequences are put on it, the longest first, for a
-// trial end.
+// The strip: a pipeline's lanes over the time of a step.
+// Sequences are placed on it, longest first, for a trial end.
 #pragma once
 
 #include <algorithm>
@@ -15,103 +15,103 @@
 
 namespace sluice::plan {
 
-// What a strip is filled for.
+// One trial: limits for filling a strip.
 struct Trial {
-  // Of passes that run one behind the other, how long the forwards and the backwards of each may take.
+  // Times that the forwards and backwards of each pass may take. Passes run one after the other.
   std::vector<SchemeCost::Halves> passes;
-  // Whether forwards and backwards end in time each for themselves, as they do where lanes wait for each
-  // other between them, or together.
+  // Whether forwards and backwards are limited separately, as where
+  // lanes wait for each other between them, or only their sum.
   bool apart = false;
-  int least_lanes = 1;  // of every sequence that has tokens for so many
-  // What a sequence on several lanes may take of its pass; one that would take more has more lanes.
+  int least_lanes = 1;  // for every sequence with enough tokens for so many
+  // The part of its pass that a sequence on several lanes may take; one that takes more gets more lanes.
   int64_t most_milli = 1000;
-  // Whether lanes begin another load where one of several lanes has ended, and sequences go to the load with
-  // most time left; else what one leaves is for those that join it, and they go to the one with least.
+  // Whether lanes begin another load where one of several lanes has ended; sequences then go to the load
+  // with most time left. Else a load's time is for sequences that join, which go to the load with least.
   bool stacks = false;
-  // Whether lanes of several nodes have one sequence that is cut over them, and beside it whole ones, each on
-  // one of these lanes; else what joins it is cut like it.
+  // Whether lanes of several nodes run one sequence cut over all of them and, beside it, whole
+  // sequences on single lanes. Otherwise sequences that join such a load are cut like the first.
   bool keeps_whole = false;
-  // Whether sequences begin loads while lanes are free, then go to the load with most time left: so that
-  // every load has short ones, which local search moves (plan/level.h).
+  // Whether sequences begin loads while lanes are free and then go to the load with most
+  // time left. Every load then has short sequences, which local search moves (plan/level.h).
   bool spreads = false;
-  // What a micro-batch may have on each lane; of a sequence that is cut as far as may be, what lanes hold.
+  // Tokens of a micro-batch on each lane. A sequence cut as far as possible may fill the lanes' capacity.
   int64_t most_tokens = std::numeric_limits<int64_t>::max();
 
   bool to_most_left() const { return stacks || spreads; }
 };
 
-// What neighbouring lanes run one behind the other: micro-batches of whole sequences on one, of sequences
-// that are each cut over all of them on several. Of one that is divided each lane is a load too, which has
-// its part and whole sequences beside: these loads follow it in the list.
+// The micro-batches that neighbouring lanes run one after the other: whole sequences on one lane,
+// sequences that are each cut over all lanes on several. Each lane of a divided load is a load,
+// too, with its part and whole sequences beside it; these loads follow the divided one in the list.
 struct Load {
   LaneRun lanes;
-  int width = 0;  // as WidthTimes has it
+  int width = 0;  // as in WidthTimes
   int pass = 0;
   bool divided = false;
   int part_of = -1;             // the load that was divided
-  SchemeCost::Halves exchange;  // then: what that exposes
+  SchemeCost::Halves exchange;  // on a divided load's lane: the exposed exchange of the part
   int64_t start_ns = 0;         // in its pass
   SchemeCost::Halves takes;
-  int64_t most_tokens = 0;  // of a micro-batch, on each lane
-  int64_t room_tokens = 0;  // there, in its emptiest micro-batch
+  int64_t most_tokens = 0;  // limit of a micro-batch, on each lane
+  int64_t room_tokens = 0;  // left on each lane of its emptiest micro-batch
   int first_micro_batch = 0;
-  // What is free above it, in its pass: FreeLanes' runs.
+  // The free lanes above it in its pass: a range of FreeLanes' runs.
   size_t free_begin = 0;
   size_t free_end = 0;
-  // That sequences may still fill on it, at most; 0 unless it is open (Strip::fill).
+  // An upper bound on the tokens that sequences may still add to it; 0 unless it is open (Strip::fill).
   int64_t usable_tokens = 0;
   int64_t end_ns() const { return start_ns + takes.both_ns(); }
 };
 
 struct LanePart {
-  cost::Work work;  // of each lane
+  cost::Work work;  // on each lane
   SchemeCost::Halves takes;
-  int next = -1;  // of the same load
+  int next = -1;  // index in the same load; -1: none
 };
 
-// All sequences on their lanes: indices in the vectors.
+// All sequences on their lanes, as indices into vectors.
 struct Filling {
-  std::vector<Load> loads;  // those of a lane in the order in which it runs them
+  std::vector<Load> loads;  // a lane's loads in the order in which it runs them
   std::vector<LanePart> micro_batches;
-  std::vector<int> micro_batch_of;  // by place of the packing
+  std::vector<int> micro_batch_of;  // by place in the packing
 
-  // Of all passes: of each its longest load, or, apart, its longest forward and its longest backward.
+  // The sum over passes of the longest load, or, if `apart`, of the longest forward and longest backward.
   int64_t end_ns(bool apart) const;
-  SchemeCost::Halves halves() const;                // their longest forwards, and their longest backwards
-  std::vector<SchemeCost::Halves> longest() const;  // by pass, of its loads
+  SchemeCost::Halves halves() const;                // sums over passes of the longest forward and backward
+  std::vector<SchemeCost::Halves> longest() const;  // by pass, over its loads
 };
 
 class Strip {
  public:
-  // What it is made from must outlive it.
+  // The packing must outlive the strip.
   explicit Strip(const Packing& packing);
 
-  // Whether the packing's sequences all end in time. No sooner than there is time left for the work of all
-  // that are left; where a load is one micro-batch, than free lanes and loads that may still take the
-  // shortest sequence have time and room for their tokens. Each joins one of the loads with room, or begins
-  // one on the fewest lanes that end in time, inside a node where it fits one, else on whole nodes; a load
-  // that has no room gets another micro-batch where nothing else is left, but where lanes share parameters or
-  // there are several stages it has one. O(sequences · log(loads) + loads · nodes), about, and loads to keep
-  // in order.
+  // Whether all sequences of the packing end in time. Fails early if the time left is less
+  // than the work of the rest. In passes of one micro-batch per load, it also fails if
+  // free lanes and loads open to the shortest sequence lack time or room for the rest's
+  // tokens. Each sequence joins a load with room or begins one on the fewest lanes that
+  // end in time, inside a node if it fits one, else on whole nodes. As a last resort a
+  // full load gets another micro-batch, but not where lanes share parameters or stages are
+  // several. About O(sequences · log(loads) + loads · nodes), plus keeping loads in order.
   bool fill(const Trial& trial);
   WidthTimes& times() { return times_; }
-  // Of the last trial that was filled.
+  // The result of the last trial.
   const Filling& filling() const { return filling_; }
-  // In the order of injection, with the passes that share groups tie them to.
+  // In the order of injection, with the passes that tie lanes of share groups together.
   std::vector<strategy::PipelineMicroBatch> pipeline_micro_batches(const Filling& filling) const;
 
  private:
-  // A load that may take more: the time left behind it, and room as Load has it.
+  // A load that may take more: the time left after it, and its room_tokens.
   struct Open {
     int64_t left_ns = 0;
     int load = 0;
-    int32_t room_tokens = 0;  // or as many as it counts
+    int32_t room_tokens = 0;  // saturates
     auto operator<=>(const Open&) const = default;
   };
   struct OpenPass {
     SchemeCost::Halves most;
     FreeLanes free;
-    int64_t usable_tokens = 0;  // of a free lane
+    int64_t usable_tokens = 0;  // per free lane
   };
   struct Place {
     int pass = 0;
@@ -121,7 +121,7 @@ class Strip {
   enum class Room { kInMicroBatch, kAny };
   static constexpr int kRateBits = 40;
 
-  // Whether a load is one micro-batch, for lanes wait for each other behind it or the order counts.
+  // Whether a load is one micro-batch, because lanes wait for each other after it or the order counts.
   bool in_passes() const {
     const strategy::Scheme& scheme = packing_.scheme.scheme();
     return scheme.fsdp > 1 || scheme.pp > 1;
@@ -146,7 +146,7 @@ class Strip {
   Open opened(const Load& load, int index);
   void open(int load);
   void close(int load);
-  // All that is left, by time and by tokens: false proves that not.
+  // Checks time and tokens left; false proves that the rest does not fit.
   bool may_hold_rest(int place) const;
   cost::Wide tokens_in(cost::Wide ns) const { return (ns * tokens_per_ns_ >> kRateBits) + 1; }
   int64_t usable_tokens(int64_t left_ns, int64_t room_tokens) const;
@@ -160,16 +160,16 @@ class Strip {
   WidthTimes times_;
   const Trial* trial_ = nullptr;
   std::vector<OpenPass> passes_;
-  std::vector<std::vector<Open>> open_;  // of all passes, by width; ascending
-  int open_end_ = 0;                     // behind the widest that ever was
+  std::vector<std::vector<Open>> open_;  // over all passes, by width; ascending
+  int open_end_ = 0;                     // one more than the widest so far
   Filling filling_;
-  std::vector<int64_t> rest_ns_;              // by place: the work of it and of all behind it
-  int64_t left_ns_ = 0;                       // of all lanes and passes
-  std::vector<int64_t> rest_tokens_;          // by place, as rest_ns_, but for those that exceed the capacity
-  int64_t rest_capacity_ = -1;                // for which these were counted
-  int64_t usable_tokens_ = 0;                 // of open loads and free lanes
-  int64_t tokens_per_ns_ = int64_t{1} << 56;  // at most, on one lane; fixed point of kRateBits
-  std::vector<std::pair<int64_t, int>> joins_;  // of join: by time left, and the load
+  std::vector<int64_t> rest_ns_;              // by place: the work of it and of all after it
+  int64_t left_ns_ = 0;                       // over all lanes and passes
+  std::vector<int64_t> rest_tokens_;          // by place, as rest_ns_, without those that exceed the capacity
+  int64_t rest_capacity_ = -1;                // the capacity that rest_tokens_ counts for
+  int64_t usable_tokens_ = 0;                 // over open loads and free lanes
+  int64_t tokens_per_ns_ = int64_t{1} << 56;  // an upper bound on one lane; fixed point of kRateBits
+  std::vector<std::pair<int64_t, int>> joins_;  // for join(): by time left, and the load
 };
 
 }  // namespace sluice::plan

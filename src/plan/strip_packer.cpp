@@ -16,40 +16,40 @@ namespace {
 using base::kMicro;
 using base::kMilli;
 
-// What sequences on several lanes may take of their pass.
+// Trial::most_milli: the part of its pass that a sequence on several lanes may take.
 constexpr int64_t kMostMilli[] = {kMilli, 850, 700, 550};
-// What the first pass may take of an even one.
+// The first pass relative to an even one.
 constexpr int64_t kLongFirstMilli[] = {1'250, 1'500, 1'750};
-// Passes of several stages, to begin with: pairs that are small. And one part in so many more or fewer passes
-// are the next to be tried.
+// Passes of several stages start with kEnds pairs of small ones. The
+// next numbers of passes to try are 1 ÷ kStepPart more and fewer.
 constexpr int kEnds = 2;
 constexpr int kStepPart = 4;
-// Of up to so many sequences nearly all numbers of passes are tried.
+// For at most so many sequences nearly all numbers of passes are tried.
 constexpr size_t kFewToTryAll = 32;
-// The forward's part of a pass is moved by so much, then by half, and half of that.
+// The forward's part of a pass moves by this step, then by a half and a quarter of it.
 constexpr int64_t kForwardStepMicro = 4'000;
 constexpr int64_t kForwardSteps = 3;
-// A trial end that nothing meets is raised by so much more each time.
+// The rise of a trial end that no filling meets grows by this factor each time.
 constexpr int64_t kRiseMilli = 1'600;
-// Beyond so many times what the work alone takes, where hardly anything ends, any end is as good.
+// Beyond this multiple of the work alone hardly anything ends, so any end will do.
 constexpr int64_t kMostRise = 64;
 
-// Of both, in millionths.
+// The forward's part of both, in millionths.
 int64_t forward_part(const SchemeCost::Halves& halves) {
   const int64_t both_ns = std::max<int64_t>(1, halves.both_ns());
   return static_cast<int64_t>(cost::Wide{halves.forward_ns} * kMicro / both_ns);
 }
 
-// How a trial end is divided, and what sequences may have of it.
+// The division of a trial end into passes, and the trial's other limits.
 struct Shape {
   int passes = 1;
-  int64_t first_milli = kMilli;        // what the first takes of one that is whole
-  int ends = 0;                        // pairs of passes that are a half, a quarter, and so on, the last ones
-  int64_t forward_micro = kMicro / 2;  // of each
-  std::vector<int64_t> longest_ns;     // of the first ones, what a sequence takes that none ends sooner
-  Trial trial;                         // all but the passes
+  int64_t first_milli = kMilli;        // the first pass, relative to a whole one
+  int ends = 0;                        // pairs of small passes at the end: halves, quarters, ...
+  int64_t forward_micro = kMicro / 2;  // the forward's part of each pass
+  std::vector<int64_t> longest_ns;     // first passes: least time of their longest sequence
+  Trial trial;                         // without Trial::passes
 
-  // What a pass takes of one that is whole.
+  // The length of a pass relative to a whole one.
   int64_t milli(int pass) const {
     return pass == 0 ? first_milli : kMilli >> std::max(0, ends - (passes - 1 - pass) / 2);
   }
@@ -62,7 +62,7 @@ struct Shape {
     Trial of = trial;
     int64_t left_milli = all_milli();
     int64_t left_ns = end_ns;
-    bool rest = false;  // of those that have what their part is
+    bool rest = false;  // the remaining passes reach their least time
     for (int pass = 0; pass < passes; ++pass) {
       const auto place = static_cast<size_t>(pass);
       auto pass_ns = static_cast<int64_t>(cost::Wide{left_ns} * milli(pass) / left_milli);
@@ -79,7 +79,7 @@ struct Shape {
   }
 };
 
-// Where a pass comes when so many pairs, from the last on, lie alternately in front and behind.
+// The position of a pass if the last `pairs` pairs lie alternately in front and behind.
 int place_of(int pass, int passes, int pairs) {
   const int from_last = passes - 1 - pass;
   return from_last < 2 * pairs ? place_towards_middle(from_last, passes) : pairs + pass;
@@ -99,7 +99,7 @@ class StripPacker {
 
  private:
   static constexpr int64_t kNever = cost::kLongestNs;
-  // The least end that was found, and what ends then.
+  // The least end found, with its filling and shape.
   struct Found {
     int64_t end_ns = kNever;
     Filling filling;
@@ -113,12 +113,12 @@ class StripPacker {
   bool fill_stages(Shape shape);
   std::vector<int64_t> longest_ns(int passes);
   bool run(int passes);
-  // One choice of knobs, each searched.
+  // One choice of knobs for a search.
   struct Round {
     int least_lanes = 1;
     int64_t most_milli = kMilli;
     bool stacks = false;
-    bool last_resort = false;  // only while no trial has held all
+    bool last_resort = false;  // only while no trial holds all
   };
   std::vector<Round> rounds_together() const;
   Found find_together(Shape shape);
@@ -131,8 +131,8 @@ class StripPacker {
   Packing& packing_;
   const SchemeCost& scheme_;
   Strip strip_;
-  int64_t low_ns_ = 0;         // that no filling ends before
-  int64_t forward_micro_ = 0;  // of all work
+  int64_t low_ns_ = 0;         // lower bound on any end
+  int64_t forward_micro_ = 0;  // for all work
   int64_t best_ns_;
   std::optional<TimedMicroBatches> best_;
 };
@@ -158,8 +158,8 @@ std::optional<TimedMicroBatches> StripPacker::run() {
   return std::move(best_);
 }
 
-// As many as keep stages busy beside what each costs, small ones first and last, as few and as small as their
-// schedules say. Memory holds as many of each as there are stages.
+// Finds the number of passes that keep stages busy for their constants, with small passes
+// first and last, by trial schedules. Memory holds as many passes as there are stages.
 void StripPacker::run_stages(const cost::Work& of_lane) {
   const int pp = scheme_.scheme().pp;
   const int64_t work_ns = scheme_.load_ns(of_lane);
@@ -192,12 +192,12 @@ void StripPacker::run_stages(const cost::Work& of_lane) {
   if (!best_ && best_ns_ >= kNever) fill_stages({.passes = most, .trial = {}});  // so many hold all
 }
 
-// Of the first passes, as long as that is more than their even part, what the longest sequences take that
-// fill their lanes.
+// Least times of the first passes: the times of the longest
+// sequences that fill their lanes, while these exceed an even pass.
 std::vector<int64_t> StripPacker::longest_ns(int passes) {
   std::vector<int64_t> longest_ns;
   WidthTimes& times = strip_.times();
-  int lanes = packing_.lanes();  // that are taken of the last pass
+  int lanes = packing_.lanes();  // lanes taken in the last pass
   int64_t left_ns = low_ns_;
   for (int place = 0; place < times.places(); ++place) {
     int best = times.first_width(place);
@@ -216,7 +216,7 @@ std::vector<int64_t> StripPacker::longest_ns(int passes) {
   return longest_ns;
 }
 
-// Whether it is better than all before.
+// Whether the result beats all earlier ones.
 bool StripPacker::fill_stages(Shape shape) {
   const int64_t before_ns = best_ns_;
   shape.longest_ns = longest_ns(shape.passes);
@@ -229,7 +229,7 @@ bool StripPacker::fill_stages(Shape shape) {
   return best_ns_ < before_ns;
 }
 
-// Whether so many hold all.
+// Whether so many passes hold all sequences.
 bool StripPacker::run(int passes) {
   Shape shape{.passes = passes, .longest_ns = longest_ns(passes), .trial = {}};
   Found found = find_together(shape);
@@ -245,8 +245,8 @@ bool StripPacker::run(int passes) {
   return true;
 }
 
-// The phase "together" of the header's table, in order. With few lanes a sequence may not end in time at all:
-// more are a last resort.
+// The phase "together" of the header's table, in order. On few lanes a
+// sequence may never end in time, so larger least_lanes are a last resort.
 std::vector<StripPacker::Round> StripPacker::rounds_together() const {
   std::vector<Round> rounds;
   const bool staged = scheme_.scheme().pp > 1;
@@ -259,7 +259,7 @@ std::vector<StripPacker::Round> StripPacker::rounds_together() const {
   return rounds;
 }
 
-// Forwards and backwards divide a pass as they like.
+// Limits only the sum of forwards and backwards.
 StripPacker::Found StripPacker::find_together(Shape shape) {
   Found found;
   const bool spans_nodes = scheme_.scheme().pp == 1 && packing_.lanes() > packing_.node_lanes;
@@ -276,15 +276,15 @@ StripPacker::Found StripPacker::find_together(Shape shape) {
   return found;
 }
 
-// By local search from there. Lanes wait for each other behind the longest forward.
+// Improves a filling by local search, for lanes that wait for each other after the longest forward.
 void StripPacker::level_from(Filling filling, const Shape& shape, Found& found) {
   level(packing_, strip_.times(), filling);
   const int64_t end_ns = filling.end_ns(true);
   if (end_ns < found.end_ns) found = {.end_ns = end_ns, .filling = std::move(filling), .shape = shape};
 }
 
-// Sequences that are spread for an end a little later leave local search more to do; not where many lie
-// evenly already.
+// Fillings that spread sequences, for a slightly later end, leave
+// more to local search. Skipped if many sequences are even already.
 void StripPacker::consider_levelled(Found found) {
   found.end_ns = found.filling.end_ns(true);
   level_from(found.filling, found.shape, found);
@@ -304,10 +304,10 @@ void StripPacker::consider_levelled(Found found) {
   consider(found.filling);
 }
 
-// With limits to forwards and backwards each.
+// Limits forwards and backwards separately.
 void StripPacker::consider_apart(Found found) {
   const int64_t of_found = forward_part(found.filling.halves());
-  low_ns_ = found.end_ns;  // about: less than together is hardly to be had
+  low_ns_ = found.end_ns;  // approximate: a smaller end is unlikely
   found.end_ns = found.filling.end_ns(true);
   found.shape.trial.apart = true;
   for (const int64_t most_milli : kMostMilli) {
@@ -333,8 +333,8 @@ void StripPacker::consider_apart(Found found) {
   consider(found.filling);
 }
 
-// Whether some trial end of that shape is less. What holds all for one end need not for a later one: ends
-// rise from the least, then are bisected.
+// Whether a trial end of that shape beats `found`. An end may hold all while
+// a later one does not, so ends rise from the least, then are bisected.
 bool StripPacker::search(const Shape& shape, Found& found) {
   bool better = false;
   const auto holds = [&](int64_t trial_ns) {

@@ -1,4 +1,4 @@
-// Sequences to micro-batches, whatever lanes and stages a pipeline has and lanes share: passes on a strip.
+// Packs sequences into micro-batches, for any lanes, stages and FSDP degree: passes on a strip.
 #pragma once
 
 #include <optional>
@@ -7,17 +7,17 @@
 
 namespace sluice::plan {
 
-// Micro-batches of the packing's sequences; nothing where none that are found end below options.below_ns.
+// Packs the packing's sequences; nothing if no micro-batches found end below options.below_ns.
 //
-// Where lanes share parameters the step is cut into passes, as few as hold the sequences and one more; with
-// several stages, on one lane, too, into as many as keep them busy, small ones at both ends, which run the
-// longest sequences first, or in the middle. Else they are even, but for those of sequences that take longer.
-// Elsewhere the step is one pass, in which lanes run loads one behind the other. A strip (plan/strip.h) is
-// filled for trial ends, from the least that the work allows upwards until one holds all, then bisected. The
-// try that ends soonest by the schedule is the plan, the first of equals.
+// With FSDP the step is cut into passes: as few as hold the sequences, and one more. With several
+// stages of one lane or more there are as many passes as keep the stages busy, small ones at both
+// ends; the longest sequences run first or in the middle. Otherwise passes are even, unless a
+// sequence takes longer. Without both the step is one pass, in which lanes run loads one after the
+// other. A strip (plan/strip.h) is filled for trial ends, upwards from the least that the work allows
+// until one holds all, then bisected. The plan is the try with the soonest end under the schedule.
 //
-// Trials have eight knobs (plan/strip.h, Trial). For a number of passes these products of them are tried, one
-// behind the other, each only for ends before the soonest that was found:
+// Trials have eight knobs (plan/strip.h, Trial). For each number of passes the products
+// of knobs below are tried in order, each only for ends before the soonest so far.
 //
 //   phase        | where                | least_lanes          | most_milli  | others
 //   -------------+----------------------+----------------------+-------------+---------------------------------
@@ -34,8 +34,8 @@ namespace sluice::plan {
 //   levelled     | lanes that share,    | 1, 2, 4 .. all       | 1000        | spreads; one end a little later
 //                | uneven or few        |                      |             | than found, then local search
 //
-// most_tokens is what the stages' credit allows. With several stages each number of passes and of small ones
-// at the ends has the first phase alone; many sequences have least_lanes 1 there.
+// most_tokens is the stages' credit. With several stages each number of passes and of small
+// passes at the ends has the first phase alone; least_lanes is 1 if sequences are many.
 std::optional<TimedMicroBatches> pack_strip(Packing& packing);
 
 }  // namespace sluice::plan

@@ -131,7 +131,7 @@ TEST(PackStrip, OnlyAPlanBelowTheLimitIsAnAnswer) {
   }
 }
 
-// Who compares strategies by more than schedules takes that off a limit that is none.
+// A caller that subtracts a step's overhead from "no limit" passes a limit that is only nearly none.
 TEST(PackStrip, ALimitMayBeAnyNumber) {
   const cost::CostModel cost = test_cost();
   for (const char* text : {"<1,1,8>", "<1,1,8,4>", "<1,1,8,8>", "<1,2,4>"}) {

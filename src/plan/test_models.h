@@ -13,8 +13,8 @@ inline cost::CostModel test_cost(int64_t device_bytes = 128'000'000, int64_t lay
   const std::vector<int> degrees = {1, 2, 4};
   cost::CostModel::Options options =
       cost::analytic_options(model::test_shape(layers), {}, {.device_bytes = device_bytes}, degrees, 8);
-  // A figure of its own, so that what schemes hold, and with it every test's batches, stays when formulas of
-  // memory are refined.
+  // A fixed figure keeps the schemes' capacities, and with them every
+  // test's batches, as they are when formulas of memory are refined.
   options.memory.transient_bytes_per_token = 7424;
   return cost::CostModel(std::move(options));
 }

@@ -6,10 +6,10 @@
 namespace sluice::plan {
 namespace {
 
-// Entries of the table of priced work: half a MiB at most.
+// Entries of the cache of priced work: half a MiB at most.
 constexpr size_t kPricedPerPlace = 8, kFewestPriced = 64, kMostPriced = 8192;
 
-// Multiplicative hashing by odd constants; the product's high bits depend on all of the key.
+// Multiplicative hashing by odd constants: the high bits depend on the whole key.
 size_t mixed(const cost::Work& work, int width) {
   uint64_t key = static_cast<uint64_t>(work.squares) * 0x9e3779b97f4a7c15U;
   key += static_cast<uint64_t>(work.tokens) * 0xc2b2ae3d27d4eb4fU;
