@@ -43,7 +43,7 @@ class GraphPasses {
   std::vector<PassTime>* times_;
 };
 
-// A plan that was made for other times may cut the model elsewhere.
+// InputError if the plan, made for other times, cuts the model elsewhere.
 void refuse_other_stages(const strategy::StepPlan& plan, const cost::CostModel& cost) {
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
     if (pipeline.stage_layers.empty()) continue;

@@ -1,4 +1,4 @@
-// From a step plan to a verified step graph, by named passes.
+// Builds a verified step graph from a step plan, by named passes.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,25 @@ namespace sluice::graph {
 
 struct BuildOptions {
   Purpose purpose = Purpose::kTrain;
-  // Names of passes to leave out: "layer-parts" (first forward and last backward by round), "tail-weights"
-  // (a later stage's last weight gradients round by round), "verify". InputError for other names.
+  // Passes to leave out: "layer-parts" (cuts the first forward and last backward by rounds), "tail-weights"
+  // (runs a later stage's last weight gradients by rounds), "verify". InputError for other names.
   std::set<std::string> disabled_passes;
-  // Where link plans are kept between steps; nullptr: made anew.
+  // Keeps link plans between steps; nullptr: link plans are made anew.
   LinkPlans* link_plans = nullptr;
 };
 
 struct PassTime {
   std::string name;
-  int64_t time_ns = 0;  // that the thread computed
+  int64_t time_ns = 0;  // computing time of the thread
 };
 
-// link -> order -> layer-parts -> tail-weights -> lower -> clock -> verify. Pipelines without lane parts
-// take no part. InputError when a scheme cannot cut the model, or a micro-batch's lanes its heads. When the
-// program needs more memory than a device has, why names rank, peak and capacity.
+// Runs link -> order -> layer-parts -> tail-weights -> lower -> clock -> verify. Pipelines without
+// lane parts take no part. InputError if a scheme cannot cut the model, or a micro-batch's lanes its
+// heads. If the program needs more memory than a device has, `why` names rank, peak and capacity.
 base::Feasible<StepGraph> try_build(const strategy::StepPlan& plan, const model::ParameterTable& table,
                                     const cost::CostModel& cost, int world_size,
                                     const BuildOptions& options = {}, std::vector<PassTime>* times = nullptr);
-// The same, where no other plan is left to try: InfeasibleError.
+// The same, with InfeasibleError if the plan does not fit.
 StepGraph build(const strategy::StepPlan& plan, const model::ParameterTable& table,
                 const cost::CostModel& cost, int world_size, const BuildOptions& options = {},
                 std::vector<PassTime>* times = nullptr);

@@ -52,7 +52,7 @@ TEST(Build, RandomPlansAreProved) {
   }
 }
 
-// Of cells in parts, whichever way they go: each operation's gradients are summed behind one part.
+// Cells cut into parts, in both directions: exactly one part sums each operation's gradients.
 TEST(Build, PartsSumEachGradientOnce) {
   base::Rng rng(5);
   for (int round = 0; round < 200; ++round) {
@@ -119,7 +119,7 @@ TEST(Build, RandomPlansWhoseLanesShareParametersAreProved) {
   EXPECT_GT(shared, 300);
 }
 
-// What lanes share moves beside what they compute; with a link that takes no time nothing of it is left.
+// FSDP's gathers take time beside computing; none is left over a link that takes no time.
 TEST(Build, GathersThatTakeNoTimeLeaveThePassesOfTheirSlowestLane) {
   const model::Shape shape = model::shape_of_12_heads(4);
   cost::CostModel::Options options = testing::small_cost(shape).options();

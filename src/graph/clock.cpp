@@ -13,7 +13,7 @@ namespace sluice::graph {
 
 namespace {
 
-// A node whose dependencies have ended. `start_ns` is a lower bound that is raised when it is looked at.
+// A node whose dependencies have ended. `start_ns` is a lower bound, raised on inspection.
 struct Ready {
   int64_t start_ns = 0;
   int64_t ready_ns = 0;
@@ -41,7 +41,7 @@ struct Dependents {
   }
 };
 
-// What the loop needs of the nodes, close together: nodes of 1,024 ranks fill no cache.
+// The node fields that the loop needs, close together: nodes of 1,024 ranks fit no cache.
 struct Event {
   std::span<const int> members;
   Stream stream = Stream::kCompute;
@@ -78,7 +78,7 @@ class Streams {
   std::vector<int64_t> free_ns_;
 };
 
-// Empty programs with room for all nodes of theirs.
+// Empty programs with room for all of their nodes.
 std::vector<std::vector<int>> empty_programs(const StepGraph& graph) {
   std::vector<size_t> nodes(static_cast<size_t>(graph.world_size), 0);
   for (const Node& node : graph.nodes) {

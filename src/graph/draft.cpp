@@ -16,7 +16,7 @@ using cost::CellKind;
 
 namespace {
 
-// Of the pieces on a pass's fullest lane.
+// The work of the pieces on a pass's fullest lane.
 cost::Work fullest_work(const strategy::PipelinePlan& plan, const strategy::Pass& pass, int64_t window) {
   const auto micro_batch_at = [&](int index) -> const strategy::PipelineMicroBatch& {
     return plan.micro_batches[static_cast<size_t>(index)];
@@ -37,7 +37,7 @@ cost::Work fullest_work(const strategy::PipelinePlan& plan, const strategy::Pass
   return cost::Work::of(lengths, window);
 }
 
-// When each micro-batch's credit returns: the end of its last cell on any stage.
+// The time at which each micro-batch's credit returns: the end of its last cell on any stage.
 std::vector<int64_t> release_times(const schedule::PipelineSchedule& schedule, size_t micro_batches) {
   std::vector<int64_t> released(micro_batches, 0);
   for (const auto& stage : schedule.cells) {
@@ -51,9 +51,9 @@ std::vector<int64_t> release_times(const schedule::PipelineSchedule& schedule, s
   return released;
 }
 
-// Replays admission at stage 0: where a micro-batch does not fit a lane, those that the schedule released
-// first make room there. On other lanes of theirs they keep holding until a micro-batch waits for them there
-// too: nothing else puts a micro-batch behind them.
+// Replays admission at stage 0. If a micro-batch does not fit a lane, those that the
+// schedule released first make room there. They keep holding their credit on their other
+// lanes until a micro-batch waits for them there, too: only then is one ordered after them.
 void find_admissions(const schedule::PipelineSchedule& schedule, PipelineDraft& draft) {
   const std::vector<schedule::TimedMicroBatch>& micro_batches = draft.load.micro_batches;
   const std::vector<int64_t> released = release_times(schedule, micro_batches.size());
@@ -87,7 +87,7 @@ void find_admissions(const schedule::PipelineSchedule& schedule, PipelineDraft& 
   }
 }
 
-// What the micro-batch's ring exposes in a cell of that kind on the whole of a stage.
+// The exposed time of the micro-batch's ring in a cell of that kind on a whole stage.
 int64_t ring_ns(const schedule::TimedMicroBatch& micro_batch, CellKind kind, size_t stage) {
   if (micro_batch.lanes == 1 || micro_batch.forward_cp_exchange_ns.empty() ||
       kind == CellKind::kBackwardWeight)
@@ -96,7 +96,7 @@ int64_t ring_ns(const schedule::TimedMicroBatch& micro_batch, CellKind kind, siz
                                     : micro_batch.backward_cp_exchange_ns[stage];
 }
 
-// What gathers and sums of gradients expose in a cell of that kind on the whole of a stage.
+// The exposed time of gathers and gradient sums in a cell of that kind on a whole stage.
 int64_t share_ns(const schedule::TimedMicroBatch& micro_batch, CellKind kind, size_t stage) {
   const auto of = [&](const std::vector<int64_t>& exposed) { return exposed.empty() ? 0 : exposed[stage]; };
   if (kind == CellKind::kForward) return of(micro_batch.forward_fsdp_ns);
@@ -105,7 +105,7 @@ int64_t share_ns(const schedule::TimedMicroBatch& micro_batch, CellKind kind, si
   return of(micro_batch.backward_fsdp_ns) + of(micro_batch.weight_fsdp_ns);
 }
 
-// Takes the schedule's order; a tied micro-batch's cell, listed on each of its lanes, becomes one.
+// Takes the schedule's order. A tied micro-batch's cell, listed on each of its lanes, becomes one cell.
 void take_order(const schedule::PipelineSchedule& schedule, const Program& program, PipelineDraft& draft) {
   for (size_t s = 0; s < draft.stages.size(); ++s) {
     DraftStage& stage = draft.stages[s];
@@ -145,8 +145,8 @@ void take_injection_order(PipelineDraft& draft) {
   }
 }
 
-// One cell cut at the given parts, in execution order. The schedule's duration is shared in proportion to
-// what the parts would cost alone, so parts add up to the nanosecond.
+// Cuts one cell at the given parts, in execution order. Parts share the schedule's
+// duration in proportion to their costs alone, so they add up to the nanosecond.
 std::vector<DraftCell> cut(const DraftCell& cell, std::vector<Interval> parts, const PipelineDraft& draft,
                            const cost::CostModel& cost) {
   for (Interval& part : parts) part = base::intersect(part, cell.run);
@@ -172,8 +172,8 @@ std::vector<DraftCell> cut(const DraftCell& cell, std::vector<Interval> parts, c
   return result;
 }
 
-// Cuts cells at the given parts on every lane that has them: a first part takes its cell's place in `cells`,
-// the others follow behind all cells.
+// Cuts cells at the given parts on every lane that has them. A first part
+// takes its cell's place in `cells`; the others follow after all cells.
 void cut_cells(const PipelineDraft& draft, DraftStage& stage, const std::vector<int>& cut_here,
                const std::vector<Interval>& parts, const cost::CostModel& cost) {
   std::vector<base::Interval> further(stage.cells.size());  // by cell, indices of its other parts
@@ -196,8 +196,8 @@ void cut_cells(const PipelineDraft& draft, DraftStage& stage, const std::vector<
   }
 }
 
-// By lane, where its tail begins: the weight gradients behind everything else and behind every tied cell,
-// which lanes must meet in the order of the schedule.
+// By lane, the begin of its tail: weight gradients after everything else and after
+// every tied cell, because lanes must meet at tied cells in the order of the schedule.
 std::vector<size_t> find_tails(const PipelineDraft& draft, const DraftStage& stage) {
   std::vector<size_t> begin;
   for (const std::vector<int>& order : stage.order) {
@@ -213,7 +213,7 @@ std::vector<size_t> find_tails(const PipelineDraft& draft, const DraftStage& sta
   return begin;
 }
 
-// Where activations are offloaded layer by layer, cells are layers: copies hang between them.
+// If activations are offloaded layer by layer, cells are single layers, so that copies can depend on them.
 void split_offloaded_cells(PipelineDraft& draft, const Program& program, const cost::CostModel& cost) {
   for (DraftStage& stage : draft.stages) {
     std::vector<Interval> parts;

@@ -12,16 +12,16 @@ namespace {
 
 using cost::CellKind;
 
-// Cells of passes before they were cut.
+// The cells of passes before cuts.
 class WholeCells {
  public:
   WholeCells(const StepGraph& graph, const cost::CostModel& cost) : graph_(graph), cost_(cost) {}
 
   struct Whole {
     base::Interval run;                 // operations that it works on
-    std::vector<cost::FsdpMove> moves;  // from its beginning on
-    size_t next = 0;                    // the first move that no part has yet
-    int64_t past_ns = 0;                // what its parts so far take
+    std::vector<cost::FsdpMove> moves;  // times from its beginning
+    size_t next = 0;                    // the first move that no part has taken
+    int64_t past_ns = 0;                // time of its parts so far
   };
   Whole& of(const Node& node) {
     const Cell& cell = node.cell();
@@ -66,7 +66,7 @@ std::vector<FsdpMove> predicted_moves(const StepGraph& graph, const cost::CostMo
     const int64_t end_ns = whole.past_ns + node.duration_ns;
     for (; whole.next < whole.moves.size() && whole.moves[whole.next].start_ns < end_ns; ++whole.next) {
       const cost::FsdpMove& move = whole.moves[whole.next];
-      const int64_t operation = std::min(move.operation, whole.run.size() - 1);  // pieces are the last one's
+      const int64_t operation = std::min(move.operation, whole.run.size() - 1);  // last one takes the rest
       const int64_t position =
           node.kind == NodeKind::kForward ? whole.run.begin + operation : whole.run.end - 1 - operation;
       const int64_t shift_ns = node.start_ns - whole.past_ns;

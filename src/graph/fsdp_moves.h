@@ -1,5 +1,5 @@
-// What lanes that share parameters gather and sum beside their cells: in the graph it is a part of these, in
-// timelines it has a stream of its own.
+// FSDP all-gathers and reduce-scatters beside cells. In the graph they
+// are part of their cells; in timelines they have a stream of their own.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,25 @@
 
 namespace sluice::graph {
 
-// A gather of an operation's parameters, or a sum of its gradients: in runs of lanes, or between these.
+// A gather of an operation's parameters, or a sum of its gradients, inside runs of lanes or between runs.
 struct FsdpMove {
   int node = 0;          // the cell that issues it
-  int64_t position = 0;  // of the operation in the model program
+  int64_t position = 0;  // the operation's, in the model program
   cost::Movement movement = cost::Movement::kGather;
   int64_t start_ns = 0;
   int64_t end_ns = 0;
 };
 
-// Of all cells in seq order, as the clock's times have them (cost::pass_moves). `cost`: that the graph was
-// built with. REQUIRES: the clock has run.
+// The moves of all cells in seq order, at the clock's times (cost::pass_moves).
+// `cost` must be the graph's own. REQUIRES: the clock has run.
 std::vector<FsdpMove> predicted_moves(const StepGraph& graph, const cost::CostModel& cost);
 
-// A rank's record of one: "gather p0 s0 l0-4 m1 L3-4" of category "gather" on Stream::kShare. Sums between
-// runs are "scatter between" and of the category of scatters.
+// A rank's record of one move: "gather p0 s0 l0-4 m1 L3-4" of category "gather" on
+// Stream::kFsdp. Sums between runs are labelled "scatter between", of category "scatter".
 inline constexpr const char* kGather = "gather";
 inline constexpr const char* kScatter = "scatter";
 TraceRecord trace_record(const StepGraph& graph, const Program& program, const FsdpMove& move, int rank);
-// The predicted ones of some ranks, ascending.
+// The predicted moves of some ranks; `ranks` ascend.
 std::vector<TraceRecord> fsdp_records(const StepGraph& graph, const cost::CostModel& cost,
                                       const std::vector<int>& ranks);
 

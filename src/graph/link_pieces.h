@@ -1,4 +1,4 @@
-// How many exchanges, one after another, move what a round of pull or push moves.
+// The number of consecutive exchanges that a round of pull or push is cut into.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace sluice::graph {
 
-// The same for all ranks, both levels and both ways.
+// The same for all ranks, both levels and both directions.
 inline int64_t link_pieces(const LinkPlan& links, size_t round) {
   const LinkPlan::Busiest& busiest = links.pull.busiest[round];
   return cost::link_pieces(

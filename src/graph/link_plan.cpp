@@ -12,7 +12,7 @@ int64_t busiest_elements(const link::Volume& volume) {
   return std::max(std::ranges::max(volume.sent), std::ranges::max(volume.received));
 }
 
-// By NIC, in pull direction.
+// Sums a volume by NIC, in pull's direction.
 link::Volume by_nic(const LinkPlan& plan, const link::Volume& by_rank) {
   link::Volume nics;
   nics.sent.resize(static_cast<size_t>(plan.nics()));
@@ -94,7 +94,7 @@ strategy::Strategy active_strategy(const strategy::StepPlan& plan) {
 
 namespace {
 
-// What leaves larger groups of nodes does so beside the rest.
+// Traffic that leaves larger groups of nodes travels in parallel to the rest.
 template <typename Bytes>
 RoundMoves moves(const LinkPlan::Busiest& busiest, bool has_inter, const cost::CostModel& cost, Bytes bytes) {
   RoundMoves moves{.intra = {.bytes = bytes(0, busiest.intra_elements)}};

@@ -1,6 +1,6 @@
-// What pull and push of one strategy come to for all ranks. It depends on the strategy alone, not on the
-// batch, so it is made once a strategy and shared by all its step graphs. It lists no transfers: a rank that
-// executes the graph makes its own (link::route_of_rank).
+// Pull and push of one strategy, for all ranks. They depend on the strategy alone,
+// not on the batch, so all step graphs of a strategy share one link plan. It lists
+// no transfers: a rank that executes the graph makes its own (link::route_of_rank).
 #pragma once
 
 #include <cstdint>
@@ -20,29 +20,29 @@
 namespace sluice::graph {
 
 struct LinkPlan {
-  // Elements that the busiest rank, or between nodes the busiest network adapter (NIC), sends or receives,
-  // whichever is more.
+  // Elements that the busiest rank (between nodes: the busiest
+  // network adapter, NIC) sends or receives, whichever is more.
   struct Busiest {
     int64_t inter_elements = 0;
     int64_t intra_elements = 0;
     std::vector<int64_t> beyond_elements =
-        {};  // of inter_elements, what leaves larger groups, by size of these
+        {};  // part of inter_elements that leaves larger groups, by group size
   };
 
   int world_size = 0;
   strategy::Topology topology;
-  strategy::Strategy strategy;  // the pipelines at work
+  strategy::Strategy strategy;  // the pipelines that have micro-batches
   link::ComputeLayout layout;
   link::Rounds rounds;
-  std::vector<int> round_of_bucket;  // rounds the other way round; -1: of another trunk
-  // What pull moves; and push, which is the same reversed where everything is trained.
+  std::vector<int> round_of_bucket;  // inverse of `rounds`; -1: another trunk's bucket
+  // Pull's moves, and push's: the same reversed if everything is trained.
   struct Way {
     std::vector<Busiest> busiest;    // by round
-    std::vector<link::Volume> nics;  // by round: what each NIC sends and receives in pull's direction
+    std::vector<link::Volume> nics;  // by round: elements that NICs send and receive in pull's direction
   };
   Way pull, push;
-  // By rank, all and of these those that are trained, and those that are coded: what it owns, and its compute
-  // shards.
+  // Elements by rank, in owner slices and in compute shards:
+  // all, and of these the trained and the encoded (codec) ones.
   struct Elements {
     int64_t all = 0;
     int64_t trained = 0;
@@ -51,12 +51,12 @@ struct LinkPlan {
   std::vector<Elements> owned;
   std::vector<Elements> held;
 
-  // One node has no inter level.
+  // A single node has no inter level.
   bool has_inter() const { return topology.nodes_of(world_size) > 1; }
   int nics() const { return topology.nic_of(world_size - 1) + 1; }
 };
 
-// The machine as links see it.
+// The machine's properties that links depend on.
 struct LinkMachine {
   int world_size = 1;
   strategy::Topology topology;
@@ -69,7 +69,7 @@ LinkPlan link_plan(const model::ParameterTable& table, const strategy::Strategy&
 
 constexpr int64_t kScalarBytes = 24;  // squared norm, loss sum and number of targets
 
-// What a round moves on each level, and what that takes.
+// A round's bytes on each level, and their time.
 struct RoundMoves {
   struct Level {
     int64_t bytes = 0;
@@ -79,16 +79,16 @@ struct RoundMoves {
 };
 RoundMoves pulled(const LinkPlan& links, size_t round, const cost::CostModel& cost);
 RoundMoves pushed(const LinkPlan& links, size_t round, const cost::CostModel& cost);
-// What closes a step: sums of figures, then each rank's update.
+// The time of a step's end: sums of scalars, then each rank's update.
 int64_t scalars_ns(const LinkPlan& links, const cost::CostModel& cost);
-// What a step takes at least beside its cells: the round that the first waits for, the one that waits for the
-// last, and what closes it.
+// A lower bound on a step's time beside its cells: the round that the first
+// cell waits for, the round that waits for the last cell, and the step's end.
 int64_t least_ns(const LinkPlan& links, const cost::CostModel& cost);
 
 // The pipelines of a plan that have micro-batches. The others hold no parameters and take no part.
 strategy::Strategy active_strategy(const strategy::StepPlan& plan);
 
-// Link plans by strategy. Thread-safe. Holds a few: a new one beyond `kMost` drops the others.
+// A cache of link plans by strategy. Thread-safe. Beyond `kMost` plans a new one evicts all others.
 class LinkPlans {
  public:
   std::shared_ptr<const LinkPlan> of(const model::ParameterTable& table, const strategy::Strategy& strategy,

@@ -40,7 +40,7 @@ class Lowering {
     std::iota(all_ranks_.begin(), all_ranks_.end(), 0);
   }
 
-  // Makes room for all nodes, so that none moves.
+  // Reserves space for all nodes, so that none is moved.
   void reserve(const std::vector<PipelineDraft>& drafts);
   void add_pulls();
   void add_pipeline(const PipelineDraft& draft);
@@ -48,7 +48,7 @@ class Lowering {
   void add_end();
 
  private:
-  // The nodes of one micro-batch on one stage: its parts in execution order.
+  // The nodes of one micro-batch on one stage: cells' parts in execution order.
   struct MicroBatchCells {
     std::vector<int> forward;
     std::vector<int> backward;  // fused or input gradient
@@ -89,10 +89,10 @@ class Lowering {
   const Purpose purpose_;
   const std::vector<int> pull_rounds_;
   std::vector<int> all_ranks_;
-  std::vector<int> pulls_;                    // by round: the exchange that completes it
+  std::vector<int> pulls_;                    // by round: the exchange that completes the round
   std::vector<std::vector<int>> push_after_;  // by round: cells that its first level waits for
-  std::vector<int> end_after_;                // what ReduceScalars waits for
-  std::vector<int> number_;  // by micro-batch of the present pipeline: of those on its first lane
+  std::vector<int> end_after_;                // the nodes that ReduceScalars waits for
+  std::vector<int> number_;  // by micro-batch of the current pipeline: its number on its first lane
 };
 
 void Lowering::reserve(const std::vector<PipelineDraft>& drafts) {
@@ -199,7 +199,7 @@ int Lowering::add_transfer(const PipelineDraft& draft, NodeKind kind, int bounda
   return node.id;
 }
 
-// The cells of a stage become nodes with consecutive ids, chained lane by lane.
+// Makes a stage's cells nodes with consecutive ids, chained lane by lane.
 std::vector<Lowering::MicroBatchCells> Lowering::add_stage(const PipelineDraft& draft, int stage) {
   const DraftStage& drafted = draft.stages[static_cast<size_t>(stage)];
   const int first_node = static_cast<int>(graph_.nodes.size());
@@ -226,7 +226,7 @@ std::vector<Lowering::MicroBatchCells> Lowering::add_stage(const PipelineDraft& 
   return by_micro_batch;
 }
 
-// Each cell waits for the one before it, and for a pull where no earlier cell of the lane has.
+// Each cell waits for the one before it, and for a pull that no earlier cell of the lane waits for.
 void Lowering::chain_lane(const PipelineDraft& draft, const DraftStage& stage, const std::vector<int>& order,
                           int first_node) {
   int awaited = -1;
@@ -248,8 +248,8 @@ void Lowering::chain_lane(const PipelineDraft& draft, const DraftStage& stage, c
   }
 }
 
-// A round's push waits for the lane's last cell that writes any of the round's gradients. Pushes run latest
-// round first, so it need not wait again for what a later round has waited for.
+// A round's push waits for the lane's last cell that writes any of the round's gradients. Pushes
+// run latest round first, so a push need not wait for cells that a later round waits for.
 void Lowering::hang_pushes(const PipelineDraft& draft, const DraftStage& stage, const std::vector<int>& order,
                            int first_node, int sums_behind) {
   std::vector<int> last(push_after_.size(), -1);  // by round, position in the order
@@ -279,8 +279,8 @@ void Lowering::hang_pushes(const PipelineDraft& draft, const DraftStage& stage, 
   }
 }
 
-// Fills the Communicate slots between stages. On lanes a transfer of a tied micro-batch may have to wait for
-// one of them; the ones behind it keep their order, which the cells above rely on.
+// Fills the Communicate slots between stages. With lanes, a tied micro-batch's transfer may wait
+// for one of its lanes. Transfers behind it keep their order, which the cells above rely on.
 void Lowering::connect_stages(const PipelineDraft& draft,
                               const std::vector<std::vector<MicroBatchCells>>& cells) {
   const size_t first = graph_.nodes.size();
@@ -298,7 +298,7 @@ void Lowering::connect_stages(const PipelineDraft& draft,
     }
   }
   if (draft.load.lanes == 1) return;
-  std::map<std::tuple<NodeKind, int, int>, int> last;  // of kind, boundary and lane
+  std::map<std::tuple<NodeKind, int, int>, int> last;  // by kind, boundary and lane
   for (size_t id = first; id < graph_.nodes.size(); ++id) {
     const Node& node = graph_.nodes[id];
     const Transfer& of = node.transfer();
@@ -309,8 +309,8 @@ void Lowering::connect_stages(const PipelineDraft& draft,
   }
 }
 
-// On stage 0 itself the lane's own order says it already. Stages without a backward are done with a
-// micro-batch before others are; where none has one, the last is done with its forward.
+// Stage 0 is skipped: its lanes' own order suffices. Stages without a backward finish a micro-batch
+// before others do. If no stage has a backward, the last one is done after its forward.
 void Lowering::admit(const PipelineDraft& draft, const std::vector<std::vector<MicroBatchCells>>& cells) {
   for (size_t u = 0; u < draft.admitted_after.size(); ++u) {
     for (const int before : draft.admitted_after[u]) {
@@ -327,7 +327,7 @@ void Lowering::admit(const PipelineDraft& draft, const std::vector<std::vector<M
   }
 }
 
-// Of the parts of a micro-batch's cell, the node that computes a block.
+// The node among the parts of a micro-batch's cell that computes a block.
 int Lowering::part_with(const std::vector<int>& parts, int64_t position) const {
   for (const int part : parts) {
     const base::Interval run = graph_.node(part).cell().run;
@@ -336,7 +336,7 @@ int Lowering::part_with(const std::vector<int>& parts, int64_t position) const {
   SLUICE_ASSERT(false, base::text("no cell computes operation ", position));
 }
 
-// Moves the block of a micro-batch that the cell `like` computes.
+// Adds a copy of the block that the cell `like` computes for the micro-batch.
 int Lowering::add_copy(const PipelineDraft& draft, NodeKind kind, int micro_batch, int like) {
   const Cell of = graph_.node(like).cell();
   const strategy::Pass& planned = draft.passes[static_cast<size_t>(micro_batch)];
@@ -350,8 +350,8 @@ int Lowering::add_copy(const PipelineDraft& draft, NodeKind kind, int micro_batc
   return node.id;
 }
 
-// Two buffers: a layer's forward waits until the layer two before has left, a layer comes back when the one
-// two behind is done with. The last two never leave.
+// There are two buffers. A layer's forward waits until the layer two before it has left.
+// A layer returns when the one two after it is done. The last two layers never leave.
 void Lowering::add_copies(const PipelineDraft& draft, int stage, size_t micro_batch,
                           const MicroBatchCells& cells) {
   const base::Interval blocks =

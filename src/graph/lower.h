@@ -12,7 +12,7 @@
 
 namespace sluice::graph {
 
-// The graph without times and programs: the clock adds them. Dependencies:
+// Lowers to a graph without times and programs, which the clock adds. Dependencies:
 //   pull      inter of round r -> intra of round r; rounds ascending on each level
 //   forward   pulls of its operations, transfer from the stage below, the cell before it on its lanes;
 //             admission: the last weight-gradient cells, on all stages, of the micro-batches whose credit it

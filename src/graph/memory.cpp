@@ -18,22 +18,22 @@ namespace sluice::graph {
 
 namespace {
 
-// What the lane of a cell's member has of its micro-batch, over how many lanes that lies, in head groups of
-// how many they exchange heads, how they exchange, and whether some sequence has branches.
+// The lane of a cell's member in its micro-batch: tokens, the number of lanes,
+// lanes per head group, the exchange, and whether a sequence has branches.
 struct OnLane {
   int64_t tokens = 0;
-  int64_t loss_tokens = 0;  // at most
+  int64_t loss_tokens = 0;  // upper bound
   int lanes = 1;
   int head_lanes = 1;
   strategy::Exchange exchange = strategy::Exchange::kRing;
   bool branches = false;
-  int64_t expert_rows = 0;  // of all lanes that divide experts with this one
+  int64_t expert_rows = 0;  // summed over all lanes of its EP group
 };
 
-// Bytes of activations that a rank takes and gives back around a cell, by pipeline, policy and exchange.
+// Bytes of activations that a rank allocates and frees around a cell, by pipeline, policy and exchange.
 class Activations {
  public:
-  // Of micro-batches whose lanes exchange heads in groups of `head_lanes`.
+  // For micro-batches whose lanes exchange heads in groups of `head_lanes`.
   Activations(const strategy::Scheme& scheme, const cost::CostModel& cost, int head_lanes)
       : scheme_(scheme),
         cost_(cost),
@@ -67,8 +67,8 @@ class Activations {
     }
   }
 
-  // When it starts, of a lane that has so many tokens. A block's forward waits until two blocks before have
-  // been offloaded.
+  // Allocated at the start, for a lane with so many tokens. A block's
+  // forward waits until the block two before it has been offloaded.
   int64_t taken(const Node& node, int64_t tokens) const {
     if (node.kind == NodeKind::kForward) {
       return tokens * (of_blocks(kept_, node) + boundary_of(node)) - behind(node, tokens);
@@ -78,10 +78,10 @@ class Activations {
     return 0;
   }
 
-  // While it runs, beside what it takes and what is there.
+  // Working memory of the running cell, beside allocated activations.
   int64_t working(const Node& node, const OnLane& part) const {
     const auto& [tokens, loss_tokens, lanes, _, exchange, branches, rows] = part;
-    // With heads exchanged between all lanes there is no ring.
+    // A heads exchange between all lanes has no ring.
     const bool in_ring = lanes > 1 && exchange != strategy::Exchange::kHeads;
     const int64_t passing = node.kind == NodeKind::kForward && kept_of(node).empty() ? boundary_ : 0;
     const base::Interval run = node.cell().run;
@@ -91,7 +91,7 @@ class Activations {
            tokens * (exchange_at_work(node, exchange) + passing);
   }
 
-  // Once it has ended. Behind a block's backward the one two before may come back.
+  // Freed at the end. After a block's backward the block two before it may come back.
   int64_t returned(const Node& node, int64_t tokens) const {
     const int64_t kept = of_blocks(kept_, node) + boundary_of(node);
     if (node.kind == NodeKind::kBackward) return tokens * (kept + recomputed(node)) - behind(node, tokens);
@@ -100,7 +100,7 @@ class Activations {
   }
 
  private:
-  // Where rows travel to experts: what takes the place of what such a cell has at work, if it is more.
+  // For rows that travel to experts: their working memory, which replaces the cell's own if larger.
   int64_t travelling_at_work(const Node& node, const OnLane& part) const {
     const base::Interval blocks = blocks_of(node);
     const bool counts =
@@ -113,7 +113,7 @@ class Activations {
     }
     return 0;
   }
-  // A token's.
+  // Bytes per token.
   int64_t exchange_at_work(const Node& node, strategy::Exchange exchange) const {
     if (cost_.options().memory.transient_bytes_per_token == 0 || blocks_of(node).empty()) return 0;
     const cost::ExchangeBytes& bytes = strategy::moves_queries(exchange) ? travelling_ : exchange_;
@@ -122,7 +122,7 @@ class Activations {
     return exchange == strategy::Exchange::kHeads ? bytes.backward : bytes.nested;
   }
   base::Interval blocks_of(const Node& node) const { return cost_.program().blocks_in(node.cell().run); }
-  // Those that a backward comes back to.
+  // The blocks that a backward returns to.
   base::Interval kept_of(const Node& node) const { return cost_.program().walked_back(blocks_of(node)); }
   int64_t of_blocks(const std::vector<int64_t>& before, const Node& node) const {
     const base::Interval blocks = blocks_of(node);
@@ -134,14 +134,14 @@ class Activations {
     return memory_.recomputed_bytes_per_token(node.cell().run) + (exchanges ? exchange_.recomputed : 0);
   }
   int64_t first_block(const Node& node) const { return first_block_[static_cast<size_t>(node.cell().stage)]; }
-  // The part with the stage's first block that is kept carries the row that entered the stage; the one behind
-  // the embedding also what that keeps for its norm, and what it made for all layers.
+  // Charged to the part with the stage's first kept block: the row that entered the stage. Behind
+  // the embedding also the rows that the embedding keeps for its norm and makes for all layers.
   int64_t boundary_of(const Node& node) const {
     const base::Interval blocks = kept_of(node);
     if (blocks.empty() || blocks.begin != first_block(node)) return 0;
     return boundary_ + (blocks.begin == cost_.program().blocks().begin ? embedded_ : 0);
   }
-  // What is away, or comes back, of the blocks that stand as many before the node's as stay on the device.
+  // Bytes of the blocks kLayersThatStay before the node's blocks, which leave or come back.
   int64_t behind(const Node& node, int64_t tokens) const {
     if (cost_.policy().offload_permille == 0) return 0;
     const base::Interval blocks = kept_of(node);
@@ -152,7 +152,7 @@ class Activations {
     }
     return bytes;
   }
-  // What is gathered and summed around it: that of the whole stage, for a part carries its neighbours'.
+  // Gathered parameters and gradient sums of the whole stage: a part also carries its neighbours'.
   int64_t gathered(const Node& node) const {
     if (scheme_.fsdp == 1) return 0;
     int64_t& bytes = gathered_.try_emplace({node.cell().stage, node.kind}, -1).first->second;
@@ -167,13 +167,13 @@ class Activations {
   int head_lanes_ = 1;
   cost::ExchangeBytes exchange_;
   cost::ExchangeBytes travelling_;
-  std::vector<int64_t> first_block_;  // by stage, of those that are kept
-  // A token's, of the blocks before a position.
+  std::vector<int64_t> first_block_;  // by stage, among kept blocks
+  // Per token, summed over the blocks before a position.
   std::vector<int64_t> kept_;
   std::vector<int64_t> deferred_;
   int64_t boundary_ = 0;
   int64_t embedded_ = 0;
-  mutable std::map<std::pair<int, NodeKind>, int64_t> gathered_;  // by stage and kind, those asked for
+  mutable std::map<std::pair<int, NodeKind>, int64_t> gathered_;  // cache, by stage and kind
 };
 
 // Activations of every micro-batch of a plan.
@@ -216,9 +216,9 @@ class PlannedActivations {
   }
 
  private:
-  // Rows of a micro-batch are its tokens, rounded up to a multiple of tp.
+  // A micro-batch's rows are its tokens, rounded up to a multiple of tp.
   static void add_expert_rows(const strategy::Scheme& scheme, int first_lane, std::vector<OnLane>& parts) {
-    std::map<int, int64_t> rows;  // by the first lane of a group
+    std::map<int, int64_t> rows;  // by the first lane of an EP group
     const auto group = [&](size_t part) {
       return scheme.first_of_ep_group(first_lane + static_cast<int>(part));
     };
@@ -234,7 +234,7 @@ class PlannedActivations {
     return some(micro_batch.sequences) || std::ranges::any_of(micro_batch.own, some);
   }
 
-  // Wherever in a sequence they lie, a lane has no more of them than of its tokens.
+  // A lane has at most as many loss tokens as tokens, wherever in a sequence they lie.
   int64_t loss_tokens(const strategy::PipelineMicroBatch& micro_batch, int lane) const {
     int64_t most = 0;
     for (const strategy::Piece& scheduled : micro_batch.pieces_on(lane)) {
@@ -247,12 +247,12 @@ class PlannedActivations {
   const StepGraph& graph_;
   const cost::CostModel& cost_;
   std::vector<strategy::Place> places_;                  // by rank
-  std::vector<std::vector<std::vector<OnLane>>> parts_;  // by pipeline, micro-batch and lane, those asked for
-  // By lanes of a head group, too.
+  std::vector<std::vector<std::vector<OnLane>>> parts_;  // cache, by pipeline, micro-batch and lane
+  // The int is the number of lanes of a head group.
   std::map<std::tuple<strategy::Scheme, strategy::MemoryPolicy, int>, Activations> known_;
 };
 
-// Of one level, the buffers of all rounds. Inside nodes every rank counts as the busiest one.
+// Bytes of one level's buffers, for all rounds. Inside nodes every rank counts as the busiest.
 int64_t link_bytes(const LinkPlan& links, const cost::CostModel::Options& options, int rank, bool in_node) {
   const strategy::LevelCodecs& push = options.codecs.push;
   cost::LinkBuffers buffers(options.memory, options.codecs.pull, in_node ? push.in_node : push.between_nodes,
@@ -270,7 +270,7 @@ int64_t link_bytes(const LinkPlan& links, const cost::CostModel::Options& option
   return buffers.bytes();
 }
 
-// Of all levels; 0 where they are not counted.
+// All levels' buffers; 0 if buffers are not counted.
 int64_t link_bytes(const StepGraph& graph, const cost::CostModel::Options& options, int rank) {
   if (!cost::counts_buffers(options)) return 0;
   const int64_t between_nodes =
@@ -278,8 +278,8 @@ int64_t link_bytes(const StepGraph& graph, const cost::CostModel::Options& optio
   return link_bytes(*graph.links, options, rank, /*in_node=*/true) + between_nodes;
 }
 
-// Where other pipelines move more at a time, rounds are cut into larger pieces for a rank than planning
-// counts, which looks at each scheme alone. Of a few buffers; the margin of memory has room for it.
+// Pipelines that move more at a time make a rank's rounds larger than planning counts, which
+// sees each scheme alone. The excess is a few buffers, which fit the margin of memory.
 int64_t link_bytes_beyond_plan(const StepGraph& graph, const cost::CostModel& cost,
                                const strategy::Place& place, int rank) {
   const int64_t planned =
@@ -304,7 +304,7 @@ int64_t fixed_bytes(const StepGraph& graph, const cost::CostModel::Options& opti
                                   link_bytes(graph, options, rank));
 }
 
-// Calls visit(cell, bytes while it runs, bytes behind it) for the rank's cells in order.
+// Calls visit(cell, bytes while it runs, bytes after it) for the rank's cells in order.
 template <typename Visit>
 void for_each_cell(const StepGraph& graph, PlannedActivations& activations, int rank, int64_t fixed_bytes,
                    Visit visit) {
@@ -378,7 +378,7 @@ std::vector<std::vector<MemoryUse>> memory_over_time(const StepGraph& graph, con
 
 namespace {
 
-// What a plan may use of each rank's memory; 0: not known.
+// The memory that a plan may use on each rank; 0: unknown.
 std::vector<int64_t> capacities(const StepGraph& graph, const cost::CostModel& cost) {
   std::vector<int64_t> bytes(static_cast<size_t>(graph.world_size), cost.device_bytes());
   for (const strategy::PipelinePlan& plan : graph.plan.pipelines) {

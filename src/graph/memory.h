@@ -1,5 +1,5 @@
-// How many bytes each rank needs at most while it runs its program, whatever the durations: a rank's own
-// order of cells decides it.
+// The most bytes that each rank needs while it runs its program. They
+// don't depend on durations: a rank's own order of cells determines them.
 #pragma once
 
 #include <cstdint>
@@ -13,33 +13,33 @@ namespace sluice::graph {
 
 struct RankMemory {
   int64_t fixed_bytes = 0;  // compute shards, accumulators, owner slices
-  int64_t peak_bytes = 0;   // with the activations of the fullest moment and what a cell has at work then
-  int node = -1;            // during which it is reached; -1: none
+  int64_t peak_bytes = 0;   // maximum, with activations and the running cell's working memory
+  int node = -1;            // the running cell at the peak; -1: none
 };
 
-// By rank. A forward takes what its layers keep under the micro-batch's memory policy, a deferred weight
-// gradient what it holds beyond that, by the tokens of the rank's lane; both go back behind the weight
-// gradient. Where lanes share parameters a cell has what it gathers at work too. A recomputed layer's rest is
-// there while its backward runs; so is what any cell has at work (cost::CostModel::working_bytes). REQUIRES:
-// the clock has run.
+// By rank. A forward allocates the activations that its layers keep under the micro-batch's
+// memory policy. A deferred weight gradient allocates what it holds beyond these. Both count the
+// tokens of the rank's lane and are freed after the weight gradient. While a cell runs, its
+// working memory counts (cost::CostModel::working_bytes), with FSDP also its gathered parameters,
+// in backward also a recomputed layer's other activations. REQUIRES: the clock has run.
 std::vector<RankMemory> predicted_memory(const StepGraph& graph, const cost::CostModel& cost);
 
-// By rank, the bytes of rows that an act of a trunk has at its ends beside what predicted_memory counts: those that
-// come and those that it leaves, in training as gradients too. 0 where the trunk has the model's own end.
+// By rank, the bytes of rows at the ends of a trunk's act beyond predicted_memory: rows that
+// enter and leave, and in training their gradients. 0 where the trunk has the model's own end.
 std::vector<int64_t> trunk_row_bytes(const StepGraph& graph, const cost::CostModel& cost);
 
-// What a rank uses from a time on, as predicted_memory counts it.
+// A rank's memory from a time on, as in predicted_memory.
 struct MemoryUse {
   int64_t time_ns = 0;
   int64_t bytes = 0;
 };
-// Of each of the ranks: the fixed bytes at 0, then a use for each change, several at one time where cells
-// take and give at once. The largest is predicted_memory's peak.
+// For each of the ranks: the fixed bytes at time 0, then one entry per change, several at
+// one time if cells allocate and free at once. The largest entry is predicted_memory's peak.
 std::vector<std::vector<MemoryUse>> memory_over_time(const StepGraph& graph, const cost::CostModel& cost,
                                                      const std::vector<int>& ranks);
 
-// "" when every rank stays within the device (or its size is unknown, 0), else one line naming the fullest
-// rank, its peak, the capacity and the way out.
+// "" if every rank stays within its device (or the device's size is unknown, 0).
+// Otherwise one line with the fullest rank, its peak, the capacity and the way out.
 std::string memory_fault(const StepGraph& graph, const cost::CostModel& cost);
 
 }  // namespace sluice::graph

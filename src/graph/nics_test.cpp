@@ -65,8 +65,8 @@ TEST(Nics, NothingInsideANodeIsSlowed) {
   for (const Node& node : two.graph.nodes) EXPECT_EQ(node.end_ns, node.start_ns + node.duration_ns);
 }
 
-// Of a round's elements, those that leave a group of nodes go beside the others, over the links between
-// groups.
+// Elements of a round that leave a group of nodes travel
+// over the links between groups, in parallel to the others.
 TEST(Nics, PullsWaitForTheLinksBetweenGroupsOfNodes) {
   const model::Shape shape = model::shape_of_12_heads(4);
   const model::ParameterTable table = model::parameter_table(shape);

@@ -33,14 +33,14 @@ constexpr std::array kTraits = {
 static_assert(kTraits.size() == static_cast<size_t>(NodeKind::kFetch) + 1);
 static_assert(std::variant_size_v<Payload> == static_cast<size_t>(PayloadKind::kCopy) + 1);
 
-// Traces write hundreds of thousands of labels: no streams here.
+// Avoids streams, because traces write hundreds of thousands of labels.
 std::string numbered(std::string_view name, int64_t number) {
   return std::string(name) + std::to_string(number);
 }
 
 std::string where(const PassOnStage& at) { return " " + place_of(at); }
 
-// Behind the embedding, which is operation 0.
+// Blocks are counted after the embedding, which is operation 0.
 std::string blocks(int64_t begin, int64_t end) { return numbered(" L", begin - 1) + numbered("-", end - 1); }
 
 std::string detail(const Node& /*node*/, const LinkRound& link) { return numbered(" r", link.round); }

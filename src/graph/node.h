@@ -1,5 +1,5 @@
-// One node of a step graph: what all nodes have, and a payload with what its kind alone has. Whatever the
-// code asks of a kind stands in one table (`traits`): a new kind is a row there and a payload.
+// One node of a step graph: the common fields, and a payload with its kind's own fields. All
+// properties of kinds stand in one table (`traits`): a new kind is one row and a payload.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +30,9 @@ enum class NodeKind : uint8_t {
   kFetch,           // … and back
 };
 
-// Queues of one rank. Nodes of one stream run one after another; streams run side by side.
-// kShare has no nodes: what lanes that share parameters gather and sum beside their cells is part of these,
-// and timelines alone show it (graph/fsdp_moves.h).
+// Queues of one rank. Nodes of one stream run one after another; streams run
+// side by side. kFsdp has no nodes. FSDP's all-gathers and reduce-scatters
+// are part of cells, and only timelines show them (graph/fsdp_moves.h).
 enum class Stream : uint8_t {
   kCompute,
   kActivation,
@@ -43,24 +43,24 @@ enum class Stream : uint8_t {
   kHost,
   kFsdp
 };
-inline constexpr int kStreams = 7;  // that have nodes
+inline constexpr int kStreams = 7;  // streams that have nodes
 inline constexpr int kTracedStreams = 8;
 const char* name_of(Stream stream);
 
-// Pull and push.
+// A round of pull or push.
 struct LinkRound {
   int round = -1;
 };
 
-// A micro-batch (where lanes share parameters a pass) on a stage: what cells, transfers and copies are of.
+// A micro-batch (with FSDP a pass) on a stage: the common payload of cells, transfers and copies.
 struct PassOnStage {
   int pipeline = -1;
   int stage = -1;        // transfers: the lower one
   int pass = -1;         // index in StepGraph::passes
-  int lane = -1;         // the micro-batch's first one
-  int lanes = 1;         // of the micro-batch, which all run it as one event
+  int lane = -1;         // the micro-batch's first lane
+  int lanes = 1;         // the micro-batch's lanes, which run it as one event
   int micro_batch = -1;  // the micro-batch's number among those of its first lane
-  int64_t tokens = 0;    // of its fullest lane
+  int64_t tokens = 0;    // on its fullest lane
 };
 
 struct Transfer : PassOnStage {};
@@ -71,9 +71,9 @@ struct Cell : PassOnStage {
   bool embedding = false;      // the run begins with the embedding
   bool head = false;           // the run ends with final norm and loss, whose gradients are made here too:
                                // only forwards do
-  int64_t cp_exchange_ns = 0;  // of the node's duration: waiting for keys and values of other lanes
+  int64_t cp_exchange_ns = 0;  // part of the node's duration: waiting for other lanes' keys and values
   int64_t fsdp_ns = 0;         // … and for gathered parameters and summed gradients
-  int64_t attention_ns = 0;    // … and in attention: what grows with the squares of lengths
+  int64_t attention_ns = 0;    // … and in attention: the time that grows with squares of lengths
 };
 
 // Offload and fetch.
@@ -85,7 +85,7 @@ struct Copy : PassOnStage {
 using Payload = std::variant<std::monostate, LinkRound, Transfer, Cell, Copy>;
 enum class PayloadKind : uint8_t { kNone, kLinkRound, kTransfer, kCell, kCopy };  // as in Payload
 
-// Null for payloads that are of no micro-batch.
+// Null for payloads without a micro-batch.
 const PassOnStage* pass_on_stage(const Payload& payload);
 
 struct Traits {
@@ -93,7 +93,7 @@ struct Traits {
   const char* mark;  // in labels: "B"
   Stream stream;
   PayloadKind payload;
-  cost::CellKind cell = cost::CellKind::kForward;  // of compute cells
+  cost::CellKind cell = cost::CellKind::kForward;  // for compute cells
 };
 const Traits& traits(NodeKind kind);
 
@@ -112,34 +112,34 @@ struct Node {
   std::vector<int> members;  // ascending world ranks
   Payload payload;
 
-  int64_t duration_ns = 0;  // predicted, once all members are there
-  // Transfers: of one sender; link rounds: of the busiest rank, or NIC; copies: of one rank.
+  int64_t duration_ns = 0;  // predicted, from the arrival of all members
+  // Transfers: from one sender. Link rounds: at the busiest rank or NIC. Copies: of one rank.
   int64_t bytes = 0;
 
-  // Node ids, ascending. A rank waits for those that it is a member of. The others are the forwards'
-  // admission (they wait in the clock for the weight gradients, on all stages, that free their credit): they
-  // order `seq`, and so each rank's own order bounds its memory without a message.
+  // Node ids, ascending. A rank waits for those that it is a member of. The others are forwards'
+  // admissions: in the clock a forward waits for the weight gradients, on all stages, that free its
+  // credit. They only order `seq`, so each rank's own order bounds its memory without a message.
   std::vector<int> dependencies;
 
   int64_t seq = -1;  // commit number; set by the clock
   int64_t start_ns = 0;
   int64_t end_ns = 0;
 
-  // REQUIRES: the payload is of this type, as the kind's traits say.
+  // REQUIRES: the payload has this type, as in the kind's traits.
   const Cell& cell() const { return std::get<Cell>(payload); }
   const Transfer& transfer() const { return std::get<Transfer>(payload); }
   const Copy& copy() const { return std::get<Copy>(payload); }
   int round() const { return std::get<LinkRound>(payload).round; }
   cost::CellKind cell_kind() const { return traits(kind).cell; }
-  // Of a cell, transfer or copy; null for all others.
+  // The payload of a cell, transfer or copy; null for other nodes.
   const PassOnStage* at() const { return pass_on_stage(payload); }
 };
 
-// "p0 s1 m3", with the lanes where there are several.
+// "p0 s1 m3", with the lanes if there are several.
 std::string place_of(const PassOnStage& at);
 
-// "F p0 s1 m3 L4-8": stable short name; blocks are counted from 0 for L of a node, for text, traces and
-// errors.
+// "F p0 s1 m3 L4-8": a stable short name for text,
+// traces and errors. L counts the node's blocks from 0.
 std::string label(const Node& node);
 
 }  // namespace sluice::graph

@@ -16,7 +16,7 @@ class Lowering {
     graph_.purpose = Purpose::kEvaluate;
   }
 
-  // −1: nothing to wait for.
+  // `after`: the node to wait for; −1: none.
   int add(NodeKind kind, std::vector<int> members, int stage, int micro_batch, int64_t duration_ns,
           int after) {
     Node& node = graph_.nodes.emplace_back();

@@ -6,7 +6,7 @@
 namespace sluice::graph {
 
 int64_t makespan_on_cores_ns(const StepGraph& graph, int ranks, int cores) {
-  std::map<int64_t, int64_t> more_at;  // by how many more ranks compute from then on
+  std::map<int64_t, int64_t> more_at;  // change of the number of computing ranks, by time
   for (const Node& node : graph.nodes) {
     if (stream_of(node.kind) != Stream::kCompute) continue;
     more_at[node.start_ns] += std::ssize(node.members);

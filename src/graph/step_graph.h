@@ -1,5 +1,5 @@
-// The step graph: every rank's nodes for one iteration. One graph, three interpreters: `runtime` runs it,
-// graph/clock times it, graph/trace draws it.
+// The step graph: every rank's nodes for one step. It has three interpreters:
+// `runtime` runs it, graph/clock times it, graph/trace draws it.
 //
 // Every node is one event: a transfer, exchange or tensor-parallel cell starts when all its members have
 // reached it. The clock gives each event its commit number `seq`; every stream of every rank runs its nodes
@@ -22,9 +22,9 @@ struct StepGraph {
   int world_size = 0;
   int64_t step = 0;
   Purpose purpose = Purpose::kTrain;
-  Program program;  // of the model, or of the trunk that the graph computes
+  Program program;  // the model's, or that of the trunk that the graph computes
   strategy::StepPlan plan;
-  std::vector<std::vector<strategy::Pass>> passes;  // of the plan, by pipeline
+  std::vector<std::vector<strategy::Pass>> passes;  // the plan's, by pipeline
   // Layout and rounds of the pipelines at work; null where no parameters move.
   std::shared_ptr<const LinkPlan> links;
   std::vector<Node> nodes;
@@ -33,7 +33,7 @@ struct StepGraph {
   int64_t makespan_ns = 0;
 
   const Node& node(int id) const { return nodes[static_cast<size_t>(id)]; }
-  // At which its cells were timed (strategy::Pipeline); 100 of other nodes.
+  // The slowdown at which its cells were timed (strategy::Pipeline); 100 for other nodes.
   int slowdown_percent(const Node& of) const {
     return is_compute_cell(of.kind)
                ? plan.pipelines[static_cast<size_t>(of.at()->pipeline)].pipeline.slowdown_percent
@@ -43,9 +43,9 @@ struct StepGraph {
   std::vector<int> in_order() const;
 };
 
-// One line a node in seq order; the same graph gives the same text everywhere.
+// One line per node in seq order; the same graph gives the same text everywhere.
 std::string to_text(const StepGraph& graph);
-// Hash over every node's seq, kind, members and bytes: compared between ranks one step ahead.
+// Hash over every node's seq, kind, members and bytes. Ranks compare it one step ahead.
 uint64_t hash(const StepGraph& graph);
 
 }  // namespace sluice::graph

@@ -10,7 +10,7 @@
 namespace sluice::graph {
 namespace {
 
-// Of a node in a rank's program; −1 where the rank is no member. O(log nodes).
+// A node's position in a rank's program; −1 if the rank is no member. O(log nodes).
 int position_of(const StepGraph& graph, int rank, int node) {
   const std::vector<int>& program = graph.programs[static_cast<size_t>(rank)];
   const auto seq_of = [&](int id) { return graph.node(id).seq; };
@@ -30,7 +30,7 @@ int scalars_of(const StepGraph& graph) {
   return found->id;
 }
 
-// Of a rank's program, by position: what its stream ran before a node; −1: nothing.
+// By position in a rank's program: the previous node of the same stream; −1: none.
 std::vector<int> before_on_stream(const StepGraph& graph, size_t rank) {
   std::array<int, kStreams> last;
   last.fill(-1);
@@ -118,13 +118,13 @@ void align(const StepGraph& graph, StepTimes& times) {
 
 namespace {
 
-// What ranks' compute streams wait for between cells, at nodes where several ranks meet.
+// The waits of ranks' compute streams between cells, at nodes with several members.
 class Stalls {
  public:
   Stalls(const StepGraph& graph, const StepTimes& times) : graph_(graph), times_(times) {}
 
-  // Calls use(rank, node, from_ns, until_ns) for each stretch in which the rank's computing stood still while
-  // it was in that node: before a cell the node that it waits for, and what that node waited for in turn.
+  // Calls use(rank, node, from_ns, until_ns) for each stretch of a node in which the rank's computing
+  // stood still: before a cell the node that it waits for, then that node's own predecessor.
   template <typename Use>
   void for_each(Use use) const {
     for (int rank = 0; rank < graph_.world_size; ++rank) {
@@ -157,8 +157,8 @@ class Stalls {
 
   static bool meets(const Node& node) { return !is_compute_cell(node.kind) && node.members.size() > 1; }
 
-  // Of its dependencies on this rank and what its stream ran before it, if that is no computing: what ended
-  // last.
+  // The last to end of its dependencies on this rank and, unless
+  // the node is a compute cell, the node before it on its stream.
   const Node* last_before(int rank, const Node& node) const {
     const Node* last = nullptr;
     const auto consider = [&](const Node& other) {
@@ -185,7 +185,7 @@ class Stalls {
   const StepTimes& times_;
 };
 
-// Who is waited for at a node: until start_ns `last`, then `mover`.
+// The members that others wait for at a node: `last` until start_ns, then `mover`.
 struct Meeting {
   int last = -1;
   int mover = -1;
@@ -295,7 +295,7 @@ class Walk {
     int64_t until_ns = node < 0 ? 0 : time(rank, node).end_ns;
     while (node >= 0) {
       rank = runs_for(node);
-      // A rank's word for its end may differ from another's by what messages take.
+      // Ranks' end times of one node may differ by message delays.
       const int64_t begin_ns = std::clamp<int64_t>(time(rank, node).reached_ns, 0, until_ns);
       add(rank, node, begin_ns, until_ns);
       node = before(rank, node);
@@ -324,7 +324,7 @@ class Walk {
     return found;
   }
 
-  // Whoever would have left it last, had nobody waited inside.
+  // The member that would have left last if no member had waited inside.
   int runs_for(int node) const {
     const bool cell = is_compute_cell(graph_.node(node).kind);
     return *std::ranges::max_element(graph_.node(node).members, {}, [&](int rank) {
@@ -333,7 +333,7 @@ class Walk {
     });
   }
 
-  // What `rank` ended last of all that `node` waited for there.
+  // The node that ended last among those that `node` waited for on `rank`.
   int before(int rank, int node) const {
     int latest = before_[static_cast<size_t>(rank)][static_cast<size_t>(position_of(graph_, rank, node))];
     for (const int dependency : graph_.node(node).dependencies) {

@@ -27,8 +27,8 @@ struct CostOptions {
   model::KindTimes cut_times = {};
 };
 
-// Round figures: a layer's forward takes 10 ns a token and 100 a micro-batch, over tp; 1000 bytes saved a
-// token and layer.
+// Round figures: a layer's forward takes 10 ns per token and 100 ns per
+// micro-batch, divided by tp, and saves 1000 bytes per token and layer.
 inline cost::CostModel small_cost(const model::Shape& shape, const CostOptions& options = {}) {
   cost::CostModel::Options result;
   result.shape = shape;
@@ -55,7 +55,7 @@ inline cost::CostModel small_cost(const model::Shape& shape, const CostOptions& 
   return cost::CostModel(result);
 }
 
-// Behind what its lanes have.
+// Adds a micro-batch after its lanes' earlier ones.
 inline void add_pipeline_micro_batch(strategy::StepPlan& plan, int pipeline,
                                      strategy::PipelineMicroBatch micro_batch) {
   strategy::PipelinePlan& to = plan.pipelines[static_cast<size_t>(pipeline)];
@@ -63,7 +63,7 @@ inline void add_pipeline_micro_batch(strategy::StepPlan& plan, int pipeline,
   to.micro_batches = strategy::in_injection_order(std::move(to.micro_batches), to.pipeline.scheme.cp);
 }
 
-// Adds sequences of their own as a micro-batch of one lane.
+// Adds new sequences as a micro-batch of one lane.
 inline void add_micro_batch(strategy::StepPlan& plan, int pipeline, int lane,
                             const std::vector<int64_t>& lengths) {
   strategy::PipelineMicroBatch micro_batch{.first_lane = lane, .sequences = {}};
@@ -74,7 +74,7 @@ inline void add_micro_batch(strategy::StepPlan& plan, int pipeline, int lane,
   add_pipeline_micro_batch(plan, pipeline, std::move(micro_batch));
 }
 
-// A sequence cut over the lanes [first, first + lanes).
+// Adds a sequence that is cut over the lanes [first, first + lanes).
 inline void add_ring(strategy::StepPlan& plan, int pipeline, int first, int lanes, int64_t length, int ring) {
   const auto sequence = static_cast<int32_t>(plan.sequences.size());
   plan.sequences.push_back({sequence, 0, length});
@@ -147,7 +147,7 @@ inline void freeze_first(int64_t layers, model::Shape& shape) {
   model::freeze(shape, frozen);
 }
 
-// Stages that differ in length.
+// Times with which stages differ in length.
 inline model::KindTimes random_times(uint64_t seed, size_t kinds) {
   base::Rng rng(seed, 80);
   model::KindTimes times;
@@ -195,8 +195,8 @@ inline void fill_pipeline(base::Rng& rng, strategy::StepPlan& plan, int pipeline
   }
 }
 
-// Of the micro-batches of several lanes: a ring, all heads, or head groups, or queries travel, as far as
-// there are heads and room.
+// Sets exchanges of micro-batches of several lanes: ring, heads,
+// head groups or moving queries, as heads and room allow.
 inline void set_random_exchanges(uint64_t seed, const cost::CostModel& cost, int world_size,
                                  strategy::StepPlan& plan) {
   base::Rng rng(seed, 79);

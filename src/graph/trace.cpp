@@ -14,7 +14,7 @@ namespace {
 
 std::string quoted(const std::string& value) { return base::json_text(value); }
 
-// Writes one event a line, with commas between. Traces have millions of fields: no streams here.
+// Writes one event per line, with commas between. Avoids streams, because traces have millions of fields.
 class EventList {
  public:
   void begin(char phase, int rank, int thread) {
@@ -27,7 +27,7 @@ class EventList {
   }
   void field(const char* name, int64_t value) { raw(name, std::to_string(value)); }
   void field(const char* name, const std::string& value) { raw(name, quoted(value)); }
-  // Nanoseconds as the microseconds that the format wants, exactly.
+  // Writes nanoseconds as the format's microseconds, exactly.
   void time(const char* name, int64_t ns) {
     const std::string rest = std::to_string(ns % 1000);
     raw(name, std::to_string(ns / 1000) + "." + std::string(3 - rest.size(), '0') + rest);
@@ -46,7 +46,7 @@ class EventList {
   bool empty_ = true;
 };
 
-// Not 0, which Perfetto takes for the process's main thread, whose number is the process's.
+// Not 0: Perfetto takes thread 0 for the process's main thread, whose number is the process's.
 int thread_of(Stream stream) { return static_cast<int>(stream) + 1; }
 
 void write_names(EventList& events, const std::vector<TraceRecord>& records) {
@@ -92,8 +92,8 @@ void write_record(EventList& events, const TraceRecord& record) {
   events.field("name", "transfer");
   events.field("cat", record.category);
   events.field("id", record.flow);
-  // The arrow binds to the slice that encloses its time: from the start of one to just before the other's
-  // end.
+  // The arrow binds to the slice that encloses its time: it
+  // runs from one slice's start to just before the other's end.
   events.time("ts", sender ? record.start_ns : std::max(record.start_ns, record.end_ns - 1));
   if (!sender) events.field("bp", "e");
   events.end();
@@ -117,7 +117,7 @@ int64_t pull_seq(const StepGraph& graph, const Node& node) {
   return last;
 }
 
-// What tells, behind the times alone, where the time goes (report/time_shares).
+// Adds the causes of the cell's time, beyond the times themselves (report/time_shares).
 void add_causes(const StepGraph& graph, const Node& node, TraceRecord& record) {
   const Cell& cell = node.cell();
   record.arguments.emplace_back("pipeline", cell.pipeline);
@@ -131,7 +131,7 @@ void add_causes(const StepGraph& graph, const Node& node, TraceRecord& record) {
   if (pulled >= 0) record.arguments.emplace_back("pull_seq", pulled);
 }
 
-// Which end of a transfer a rank is, and the number of the pair it belongs to.
+// Sets the rank's end of a transfer, and the number of its pair of ranks.
 void mark_transfer(const StepGraph& graph, const Node& node, TraceRecord& record) {
   const Transfer& of = node.transfer();
   const strategy::Pipeline& pipeline = graph.plan.pipelines[static_cast<size_t>(of.pipeline)].pipeline;
@@ -147,7 +147,7 @@ void mark_transfer(const StepGraph& graph, const Node& node, TraceRecord& record
   }
 }
 
-// All but rank and times.
+// A record without rank and times.
 TraceRecord record_of(const StepGraph& graph, const Node& node) {
   TraceRecord record;
   record.label = label(node);
@@ -166,7 +166,7 @@ void place(const StepGraph& graph, const Node& node, int rank, TraceRecord& reco
   if (is_transfer(node.kind)) mark_transfer(graph, node, record);
 }
 
-// About how many bytes of a file a node takes for a rank, with its arrow and the memory counters around it.
+// The approximate bytes of a node per rank in a file, with its arrow and the memory counters around it.
 int64_t trace_bytes(const Node& node) {
   if (is_compute_cell(node.kind)) return 430 + (node.cell().fsdp_ns > 0 ? 400 * node.cell().run.size() : 0);
   return is_transfer(node.kind) ? 330 : 190;

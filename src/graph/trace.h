@@ -12,7 +12,7 @@
 
 namespace sluice::graph {
 
-// Something a rank does on a stream.
+// A rank's activity on a stream.
 struct TraceRecord {
   std::string label;
   std::string category;
@@ -23,9 +23,9 @@ struct TraceRecord {
   // Records of one transfer share a number >= 0: an arrow runs from each sender to its receiver.
   int64_t flow = -1;
   enum class End : uint8_t { kNone, kSender, kReceiver } end = End::kNone;
-  // Every record: seq, predicted_ns; where they say something bytes and tokens. Compute cells: pipeline, and
-  // where there is one ring_ns, share_ns (Node::ring_ns, share_ns), head_lanes, in groups of how many its lanes
-  // exchange heads, and pull_seq, the last pull that the cell waits for.
+  // Every record has seq and predicted_ns, and bytes and tokens if not 0. Compute cells
+  // have pipeline; cp_exchange_ns and fsdp_ns (graph::Cell) if not 0; head_lanes, the lanes
+  // of a head group, if several; and pull_seq, the last pull that the cell waits for.
   std::vector<std::pair<std::string, int64_t>> arguments;
 };
 
@@ -46,15 +46,15 @@ std::vector<TraceRecord> trace_records(const StepGraph& graph);
 // The same of some ranks, ascending.
 std::vector<TraceRecord> trace_records(const StepGraph& graph, const std::vector<int>& ranks);
 
-// The ranks of which a trace of at most about `most_bytes` can tell: all of them, or those of whole nodes
-// that lie evenly among all nodes, one node at least. Ascending.
+// The ranks that a trace of at most about `most_bytes` can show: all ranks,
+// or those of evenly spread whole nodes, at least one node. Ascending.
 std::vector<int> traced_ranks(const StepGraph& graph, int64_t most_bytes);
-// One rank's record of a node with other times: what the rank measured.
+// One rank's record of a node with measured times.
 TraceRecord trace_record(const StepGraph& graph, const Node& node, int rank, int64_t start_ns,
                          int64_t end_ns);
 
-// The file's bytes. Times are microseconds with nanosecond digits. A note, "16 of 1024 ranks", say, stands in
-// the file's otherData, which viewers show as metadata.
+// The file's bytes. Times are microseconds with nanosecond digits. `note`, for
+// example "16 of 1024 ranks", goes to otherData, which viewers show as metadata.
 std::string chrome_trace(const std::vector<TraceRecord>& records,
                          const std::vector<TraceCounter>& counters = {}, const std::string& note = "");
 
@@ -63,8 +63,8 @@ struct Trace {
   std::vector<TraceCounter> counters;
 };
 inline constexpr int kMostTraceRanks = 1 << 20;
-// Reads such a file, one event a line; events of other kinds than chrome_trace writes are skipped. InputError
-// naming `name`, the line and what is wrong.
+// Reads such a file, one event per line. Skips events of kinds that
+// chrome_trace does not write. InputError with `name`, the line and the fault.
 Trace parse_chrome_trace(const std::string& bytes, const std::string& name);
 
 }  // namespace sluice::graph

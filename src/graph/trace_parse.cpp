@@ -1,4 +1,4 @@
-// The reader of timelines. A line is parsed at a time: a file may be much larger than what is kept of it.
+// The reader of timelines. Parses one line at a time: a file may be much larger than the records kept.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -68,7 +68,7 @@ void parse_counter(const Json& event, const std::string& place, Trace& trace) {
        .value = base::require<int64_t>(base::require<Json>(event, "args", place), name, place)});
 }
 
-// The ends of arrows stand behind the record that they belong to.
+// The end of an arrow follows the record that it belongs to.
 void parse_arrow(const Json& event, TraceRecord::End end, const std::string& place, Trace& trace) {
   if (trace.records.empty())
     throw base::InputError(text(place, ": an arrow that belongs to nothing", kWayOut));

@@ -71,7 +71,7 @@ TEST(Trace, GathersAndSumsHaveAStreamOfTheirOwn) {
   EXPECT_EQ(read.records.front().category, kGather);
 }
 
-// Of the last block of a backward: beside the next operation in runs, then between them.
+// In each block's backward, sums between runs follow sums inside runs.
 TEST(Trace, SumsBetweenNodesFollowThoseInside) {
   const model::Shape shape = model::shape_of_12_heads(4);
   const cost::CostModel cost = testing::small_cost(shape, {.gpus_per_node = 2});

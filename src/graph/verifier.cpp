@@ -104,7 +104,7 @@ void check_order(const StepGraph& graph, Faults& faults) {
   }
 }
 
-// Ranks ascend here as they do among a node's members, so every rank must be the next one.
+// Ranks ascend here as among a node's members, so each rank must be the node's next member.
 void check_membership(const StepGraph& graph, Faults& faults) {
   faults.begin("membership");
   std::vector<size_t> found(graph.nodes.size(), 0);
@@ -133,7 +133,7 @@ void check_communicators(const StepGraph& graph, Faults& faults) {
   Communicators communicators;
   std::vector<int> of_node;
   for (const Node& node : graph.nodes) of_node.push_back(communicators.of(node));
-  std::vector<int> turn(graph.nodes.size(), -1);  // of a node in its communicator, as its first member has it
+  std::vector<int> turn(graph.nodes.size(), -1);  // by node: place in its communicator, on its first member
   std::vector<int> next(communicators.size(), 0);
   for (const std::vector<int>& program : graph.programs) {
     for (const int id : program) {

@@ -15,7 +15,7 @@ namespace sluice::graph::verifier {
 // Collects faults, the first few of every check.
 class Faults {
  public:
-  // Starts a check; its name stands in front of its faults.
+  // Starts a check, whose name becomes the prefix of its faults.
   void begin(const std::string& check) {
     check_ = check;
     found_ = 0;
@@ -34,7 +34,7 @@ class Faults {
   std::vector<std::string> faults_;
 };
 
-// A micro-batch (where lanes share parameters a pass) as the plan has it, not as the lowering saw it.
+// A micro-batch (with FSDP a pass) from the plan, independent of the lowering.
 struct PlannedPass {
   int pipeline = 0;
   int first_lane = 0;
@@ -45,7 +45,7 @@ struct PlannedPass {
   int end_lane() const { return first_lane + lanes; }
 };
 
-// What a graph is held against.
+// The graph and the plan's data that checks compare it with.
 struct Context {
   const StepGraph& graph;
   const cost::CostModel& cost;
@@ -54,8 +54,8 @@ struct Context {
   // pipelines, and nodes of one lie close together.
   std::vector<int> cells;
   std::vector<int> exchanges;       // the others, in seq order
-  std::vector<PlannedPass> passes;  // of all pipelines, one behind the other
-  std::vector<int> first_pass;      // of each pipeline
+  std::vector<PlannedPass> passes;  // by pipeline, one pipeline after the other
+  std::vector<int> first_pass;      // by pipeline: its first index in `passes`
   // By pipeline and stage, strategy::FsdpRuns::behind.
   std::vector<std::vector<int>> sums_behind;
 
@@ -67,9 +67,9 @@ struct Context {
   base::Interval stage_run(const strategy::Scheme& scheme, int stage) const {
     return program.of_stage(scheme.tp, scheme.pp, stage);
   }
-  // Which of `micro_batches` it is; -1 when the plan has none such.
+  // Index into `passes`; -1: the plan has no such pass.
   int pass_of(const PassOnStage& at) const;
-  // The operations whose parameters a cell needs, and whose gradients are whole behind it.
+  // The operations whose parameters a cell needs, and those whose gradients are complete after it.
   base::Interval gathered_by(const Node& node) const;
   base::Interval summed_by(const Node& node) const;
   // Whether the node's members are the ranks of a micro-batch's lanes on `stages` stages from `stage` on.
@@ -79,14 +79,14 @@ struct Context {
 // Whether `node` depends on the node `on`.
 inline bool waits_for(const Node& node, int on) { return std::ranges::binary_search(node.dependencies, on); }
 
-// REQUIRES for each: the ones before it found nothing.
+// REQUIRES for each: the checks before it found nothing.
 void check_shape(const StepGraph& graph, Faults& faults);
 void check_order(const StepGraph& graph, Faults& faults);
 void check_membership(const StepGraph& graph, Faults& faults);
 void check_communicators(const StepGraph& graph, Faults& faults);
 
 void check_completeness(const Context& context, Faults& faults);
-// REQUIRES: complete.
+// REQUIRES: check_completeness found nothing.
 void check_transfers(const Context& context, Faults& faults);
 void check_pulls(const Context& context, Faults& faults);
 void check_pushes(const Context& context, Faults& faults);

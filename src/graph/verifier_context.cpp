@@ -1,4 +1,4 @@
-// What a graph is held against: the plan's micro-batches and what each node is of them.
+// The plan's micro-batches, and each node's place in them, for comparison with a graph.
 #include <algorithm>
 
 #include "graph/verifier_checks.h"
@@ -12,7 +12,7 @@ using cost::CellKind;
 Context::Context(const StepGraph& step_graph, const model::ParameterTable& table,
                  const cost::CostModel& cost_model)
     : graph(step_graph), cost(cost_model), program(table.program) {
-  std::vector<size_t> begin(graph.plan.pipelines.size() + 1, 0);  // of each pipeline's nodes in `cells`
+  std::vector<size_t> begin(graph.plan.pipelines.size() + 1, 0);  // each pipeline's begin in `cells`
   for (const Node& node : graph.nodes) {
     if (const PassOnStage* at = node.at()) ++begin[static_cast<size_t>(at->pipeline) + 1];
   }

@@ -18,7 +18,7 @@ struct LayerNodes {
   int fetch = -1;
 };
 
-// By micro-batch and layer, of the micro-batches that offload.
+// Nodes by micro-batch and layer, for micro-batches that offload.
 class Copies {
  public:
   Copies(const Context& context, Faults& faults) : context_(context), faults_(faults) {

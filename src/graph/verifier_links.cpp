@@ -1,4 +1,4 @@
-// The checks of what goes over links around the schedule: pulls, pushes, and the step's end.
+// The checks of links outside the schedule: pulls, pushes, and the step's end.
 #include <algorithm>
 
 #include "graph/verifier_checks.h"
@@ -9,7 +9,7 @@ using base::Interval;
 
 namespace {
 
-// Rounds of one level must follow one another, each behind the level before it.
+// Rounds of one level must follow one another, each after its round of the level before.
 void check_rounds(const Context& context, NodeKind first, NodeKind second, Faults& faults) {
   const bool pull = first == NodeKind::kPullInter;
   const bool two_levels = context.graph.links->has_inter();
@@ -43,7 +43,7 @@ void check_rounds(const Context& context, NodeKind first, NodeKind second, Fault
 
 }  // namespace
 
-// A rank's compute stream is a queue, so what an earlier cell waited for has arrived for the later ones too.
+// A rank's compute stream is a queue: a pull that an earlier cell waited for has arrived for later cells.
 void check_pulls(const Context& context, Faults& faults) {
   faults.begin("pulls");
   check_rounds(context, NodeKind::kPullInter, NodeKind::kPullIntra, faults);
@@ -71,8 +71,8 @@ void check_pulls(const Context& context, Faults& faults) {
   }
 }
 
-// Pushes are a queue as well: what an earlier one waited for needs no second wait. Seq stands for the place
-// in a rank's program, along which it ascends.
+// Pushes are a queue as well: cells that an earlier push waited for need no second
+// wait. `seq` stands for the position in a rank's program, along which it ascends.
 void check_pushes(const Context& context, Faults& faults) {
   const StepGraph& graph = context.graph;
   if (graph.purpose == Purpose::kEvaluate) return;
@@ -112,7 +112,7 @@ void check_pushes(const Context& context, Faults& faults) {
   }
 }
 
-// The step ends with one reduction behind all pushes (or all losses), and every rank's Update behind it.
+// The step ends with one reduction after all pushes (or all losses), then every rank's Update.
 void check_end(const Context& context, Faults& faults) {
   faults.begin("end");
   const StepGraph& graph = context.graph;

@@ -17,7 +17,7 @@ namespace {
 // How far a micro-batch has come with an operation.
 enum class Progress : uint8_t { kNothing, kForward, kBackwardInput, kDone };
 
-// What a cell needs an operation to be at, and what it makes of it.
+// The progress that a cell requires of an operation, and the progress after it.
 struct Step {
   Progress from;
   Progress to;
@@ -98,7 +98,7 @@ class Completeness {
 
   void advance(const Node& node, size_t micro_batch, CellKind kind, Interval run) {
     const bool forward = kind == CellKind::kForward;
-    // What feeds a trunk's ends are rows of other trunks.
+    // A trunk's ends are fed by rows of other trunks.
     const Interval trunk = context_.program.run();
     if (forward && run.begin > trunk.begin && at(micro_batch, run.begin - 1) < Progress::kForward) {
       return faults_.add("'", label(node), "' runs before the operation that feeds it");
@@ -217,8 +217,8 @@ void check_transfers(const Context& context, Faults& faults) {
   }
 }
 
-// A block that lanes share stays at hand from its forward to its backward: on each rank this one follows at
-// once.
+// With FSDP a kept block stays from its forward to its
+// backward. On each rank the backward must follow at once.
 void check_kept(const Context& context, Faults& faults) {
   const StepGraph& graph = context.graph;
   const Program& program = context.program;
@@ -242,7 +242,7 @@ void check_kept(const Context& context, Faults& faults) {
   }
 }
 
-// A micro-batch takes its credit at its first forward and returns it behind its last gradient on any stage.
+// A micro-batch takes its credit at its first forward and returns it after its last gradient on any stage.
 void check_credits(const Context& context, Faults& faults) {
   const StepGraph& graph = context.graph;
   if (graph.purpose == Purpose::kEvaluate) return;

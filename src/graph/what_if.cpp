@@ -8,7 +8,7 @@
 
 namespace sluice::graph {
 
-// Members of a cell wait for the slowest of them.
+// Members of a cell wait for the slowest member.
 int64_t makespan_at(const StepGraph& graph, std::span<const double> pace_of_rank) {
   SLUICE_ASSERT(std::ssize(pace_of_rank) == graph.world_size, "paces of other ranks");
   StepGraph slowed = graph;

@@ -1,4 +1,4 @@
-// What slow ranks cost: the clock, asked once more.
+// The cost of slow ranks, by another run of the clock.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace sluice::graph {
 
-// How long the step takes by the clock where each rank takes so many times as long for what it computes, and
-// whoever meets it waits; transfers and copies stay as they are. `pace_of_rank`: 1 for a rank as priced,
-// whatever pace it was planned at; 0: not known, as priced. REQUIRES: a graph that the clock has run on; a
-// pace for each rank, none negative.
+// The clock's makespan if each rank's computing takes `pace_of_rank` times its
+// priced duration, whatever slowdown it was planned at. Ranks that meet a slow one
+// wait; transfers and copies stay as they are. 1: as priced; 0: unknown, taken as 1.
+// REQUIRES: the clock has run on the graph; a figure for each rank, none negative.
 int64_t makespan_at(const StepGraph& graph, std::span<const double> pace_of_rank);
 
 }  // namespace sluice::graph
