@@ -1,8 +1,8 @@
-// Waiting sequences in a queue for each client, and the tokens that each client has been served: virtual
-// token counters (Sheng et al., Fairness in Serving Large Language Models, 2024), which is deficit round
-// robin with a quantum of one token. The client that has been served the fewest tokens comes next, so a
-// client's share does not grow with its number of requests. A single client is served first come, first
-// served.
+// Waiting sequences in one queue per client, and the tokens that each client has been
+// served. The policy is virtual token counters (Sheng et al., Fairness in Serving
+// Large Language Models, 2024): deficit round robin with a quantum of one token. The
+// client that has been served the fewest tokens comes next, so a client's share does
+// not grow with its number of requests. A single client is first come, first served.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class ClientQueues {
   void add(int64_t client, int64_t sequence);
   // The front of the client's queue starts running.
   void start(int64_t client);
-  // A running sequence of the client waits again, in front.
+  // A running sequence of the client waits again, in front of the client's queue.
   void preempt(int64_t client, int64_t sequence);
   void finish_running(int64_t client);
   void remove_waiting(int64_t client, int64_t sequence);
@@ -36,8 +36,8 @@ class ClientQueues {
   }
   int64_t running_of(int64_t client) const { return clients_.at(client).running; }
 
-  // Clients with sequences, the least served first; of equally served ones the one with fewer running
-  // sequences.
+  // Clients with sequences, the least served first;
+  // ties go to the client with fewer running sequences.
   std::vector<int64_t> least_served_first() const;
   bool has_one_client() const { return clients_.size() < 2; }
 
@@ -51,7 +51,7 @@ class ClientQueues {
   void erase_without_sequences(int64_t client);
 
   std::map<int64_t, Client> clients_;
-  int64_t waiting_ = 0;  // of all clients
+  int64_t waiting_ = 0;  // over all clients
 };
 
 }  // namespace sluice::inference

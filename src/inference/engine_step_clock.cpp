@@ -8,7 +8,7 @@
 namespace sluice::inference {
 namespace {
 
-// Of a text: the last stage tells the others what was drawn, and how likely.
+// Per sequence: the last stage sends the others the sampled token and its log-probability.
 constexpr int64_t kToldBytes = 16;
 
 bool is_cut(const model::Shape& shape, const strategy::Scheme& scheme, const cost::DecodeWork& pass) {
@@ -38,7 +38,7 @@ int64_t between_lanes_ns(const cost::CostModel& cost, const strategy::Scheme& sc
   const model::AttendingHeads own =
       model::attending_heads(shape, cost.program().kind_at(position), scheme.tp);
   const int64_t element_bytes = cost.options().memory.element_bytes;
-  // Of latent attention all queries go to one narrow head, which keys and values are made of.
+  // With latent attention all queries share one narrow head, from which keys and values are computed.
   const bool narrow = shape.latent.kv_rank > 0;
   const int64_t width = narrow ? shape.latent.kv_rank + shape.latent.rotated : own.width;
   const int64_t queries = own.counts.queries, keys = narrow ? 1 : own.counts.keys;
@@ -56,7 +56,7 @@ int64_t between_lanes_ns(const cost::CostModel& cost, const strategy::Scheme& sc
 EngineStepClock::EngineStepClock(const cost::CostModel& cost, const strategy::Scheme& scheme, int level)
     : cost_(cost), scheme_(scheme), level_(level), passes_(static_cast<size_t>(scheme.pp)) {}
 
-// Of all passes that are alike.
+// The time of all equal engine steps in `pass`.
 cost::Wide EngineStepClock::of_stage(int stage, const cost::DecodeWork& pass) const {
   if (pass.rows == 0) return 0;
   const base::Interval run = cost_.stage_run(scheme_, stage);
@@ -72,7 +72,7 @@ cost::Wide EngineStepClock::of_stage(int stage, const cost::DecodeWork& pass) co
          pass.engine_steps * between_ns;
 }
 
-// All stages at once, at a turn's end.
+// The time of all stages' simultaneous transfers at the end of a micro-step.
 int64_t EngineStepClock::handed_on_ns() const {
   int64_t slowest = 0;
   for (size_t stage = 0; stage + 1 < passes_.size(); ++stage) {

@@ -12,16 +12,16 @@ namespace sluice::inference {
 
 class EngineStepClock {
  public:
-  // `level`: the level of the topology that the pipeline's ranks span. Each lane computes its part of the
-  // rows, unless they are few, and attends to its part of the keys; queries, keys and values are sent to all
-  // lanes and results come back (layers/cached_lanes.h), which nothing hides. REQUIRES: cost.decodes(scheme);
-  // `cost` outlives the clock.
+  // `level`: the level of the topology that the pipeline's ranks span. Each lane computes
+  // its part of the rows (all, if they are few) and attends to its part of the keys.
+  // Queries, keys and values go to all lanes and results come back (layers/cached_lanes.h);
+  // nothing hides this. REQUIRES: cost.decodes(scheme); `cost` outlives the clock.
   EngineStepClock(const cost::CostModel& cost, const strategy::Scheme& scheme, int level);
 
-  // Advances by `pass.engine_steps` micro-steps, with this engine step, which may have no rows, or that many
-  // equal ones, in the first stage.
+  // Advances by `pass.engine_steps` micro-steps, in which the first stage
+  // computes this engine step (it may have no rows), or that many equal ones.
   void add(const cost::DecodeWork& pass);
-  // Until the last engine step has left the first stage.
+  // The time until the last engine step has left the first stage.
   int64_t ns() const { return ns_; }
 
  private:

@@ -88,7 +88,7 @@ TEST(EngineStepClock, RoundsAlikeAreTimedAtOnce) {
   EXPECT_NEAR(static_cast<double>(ns_of(scheme, at_once)), exact, 0.01 * exact);
 }
 
-// Where it is not matrices that take the time: each stage reads its layers' keys of a part of the texts.
+// If matrices don't dominate the time, stages help: each reads its layers' keys of a part of the sequences.
 TEST(EngineStepClock, StagesSayLongTextsSooner) {
   const std::vector<RequestLengths> load(64, RequestLengths{8000, 300, {300}});
   const auto ns = [&](int stages, std::span<const RequestLengths> own) {

@@ -1,6 +1,6 @@
-// The engine steps that a scheduler makes of requests whose lengths are known, found without running a model:
-// planning prices them (cost/decode_cost.h). Consecutive equal steps are found at once, so the simulation's
-// time grows with the number of sequences, not of tokens.
+// Simulates the engine steps that a scheduler makes of requests with known lengths, without
+// a model, so that planning can price them (cost/decode_cost.h). Equal consecutive steps are
+// found at once, so the simulation's time grows with the number of sequences, not of tokens.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ namespace sluice::inference {
 // A request by its lengths, in tokens.
 struct RequestLengths {
   int64_t prompt = 0;
-  int64_t max_tokens = 0;            // that each sample may generate
-  std::vector<int64_t> output_lens;  // that each sample generates, its end token included; at least one
+  int64_t max_tokens = 0;            // limit of each sample
+  std::vector<int64_t> output_lens;  // tokens that each sample generates, with its end token; at least one
 };
 
 struct EngineSteps {
   // In order. Equal consecutive steps are one entry; with several stages, equal rounds are one entry for each
   // step of a round. A step without rows stands where nothing can be computed while a token is awaited.
   std::vector<cost::DecodeWork> work;
-  int64_t count = 0;  // of steps with rows
+  int64_t count = 0;  // steps with rows
   int64_t preemptions = 0;
 };
 

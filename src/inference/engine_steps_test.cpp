@@ -13,9 +13,9 @@
 namespace sluice::inference {
 namespace {
 
-// What came of each pass, and of all of them.
+// The results of each engine step, and of all of them.
 struct Taken {
-  std::vector<std::vector<int64_t>> passes;  // texts, rows, spoken
+  std::vector<std::vector<int64_t>> passes;  // sequences, rows, sampled rows
   cost::DecodeWork::AttentionWork all, windowed;
   int64_t evictions = 0;
 
@@ -103,7 +103,7 @@ TEST(Passes, OfALongLoadAreFewRuns) {
   for (int64_t i = 0; i < 1000; ++i) load.push_back({100, 20'000, {1 + i * 20}});
   const EngineSteps found =
       engine_steps_of(load, {.kv_blocks = 1 << 20, .max_num_seqs = 1000, .max_num_batched_tokens = 4096}, 0);
-  EXPECT_GT(found.count, 19'981);  // of the longest, which comes last, behind prompts of 100,000 tokens
+  EXPECT_GT(found.count, 19'981);  // the longest output, which comes last, after prompts of 100,000 tokens
   EXPECT_LT(found.count, 19'981 + 50);
   EXPECT_LT(std::ssize(found.work), 1100);
 }

@@ -17,7 +17,7 @@ bool has_experts(const model::Kind& kind) {
                              [](const model::Parameter& each) { return each.experts > 0; });
 }
 
-// Of a rank, in bytes: of experts, and of all else.
+// A rank's parameter bytes: experts, and all others.
 struct ParameterBytes {
   int64_t experts = 0;
   int64_t others = 0;
@@ -52,7 +52,7 @@ ExpertServer::ExpertServer(const model::Shape& shape, const ServingMachine& mach
   SLUICE_ASSERT(shape.experts.count > 0, "a model without experts");
 }
 
-// Of a micro-batch's rows on all attention lanes together; whoever sends or receives most.
+// The time of a micro-batch's rows from all attention lanes, at the rank that sends or receives most.
 int64_t ExpertServer::transfer_ns(const ExpertLayout& layout, int64_t rows) const {
   const int lanes = layout.expert_lanes;
   const int level = machine_.topology.level_of_first(layout.ranks() / layout.groups);
@@ -60,7 +60,7 @@ int64_t ExpertServer::transfer_ns(const ExpertLayout& layout, int64_t rows) cons
   const int sharers = level == 0 ? 1 : machine_.topology.nic_ranks();
   const int64_t visited_ppm =
       cost::dispatched_lanes_ppm(shape_.experts.count, shape_.experts.per_token, lanes);
-  int64_t copies = rows * visited_ppm / kMillion;  // that one expert lane gets
+  int64_t copies = rows * visited_ppm / kMillion;  // arriving at one expert lane
   if (!layout.disaggregated) copies = copies * (lanes - 1) / lanes;
   const int64_t row_bytes = shape_.hidden * machine_.element_bytes;
   const int64_t received = copies * row_bytes / layout.expert_tp;

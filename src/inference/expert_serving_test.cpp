@@ -64,7 +64,7 @@ TEST(ExpertServer, KeepsTimeAndMemory) {
   EXPECT_GT(served, 50);
 }
 
-// What MegaScale-Infer is about: as many attention ranks as make both sides take equally long.
+// The claim of MegaScale-Infer: as many attention ranks as make both sides take equally long.
 TEST(ExpertServer, BestApartIsNearBalance) {
   const ExpertServer server(shape_of(), machine(), kDemand);
   ExpertServing best;

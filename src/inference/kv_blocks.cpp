@@ -25,12 +25,12 @@ std::vector<base::Interval> rows_of(const std::vector<int64_t>& kv_blocks, int64
 
 KvBlockPool::KvBlockPool(int64_t blocks) : references_(static_cast<size_t>(blocks), 0), free_(blocks) {}
 
-// Next fit: the first free run of so many blocks from next_ on, once round; without such a run the first free
-// block.
+// Next fit: the first free run of so many blocks from next_
+// on, once around. Without such a run: the first free block.
 int64_t KvBlockPool::first_of_run(int64_t blocks) const {
   int64_t begin = next_, any = -1;
   for (int64_t seen = 0, at = next_; seen < size(); ++seen) {
-    if (at == 0) begin = 0;  // no run goes round
+    if (at == 0) begin = 0;  // no run wraps around
     const bool held = references_[static_cast<size_t>(at)] > 0;
     if (!held && any < 0) any = at;
     if (!held && at - begin + 1 >= blocks) return begin;

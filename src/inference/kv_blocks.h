@@ -21,11 +21,11 @@ class KvBlockPool {
   // REQUIRES: blocks >= 0.
   explicit KvBlockPool(int64_t blocks);
 
-  // A free block, now with one reference; −1: there is none. It is the one behind the sequence's `last` block
-  // if that is free, because consecutive rows are read up to twice as fast. A sequence's first block begins a
-  // run of `most` free ones if there is such a run.
+  // Takes a free block, with one reference from now on; −1: none is free. Prefers the block
+  // after the sequence's `last` block, because consecutive rows are read up to twice as
+  // fast. A sequence's first block begins a run of `most` free blocks if such a run exists.
   int64_t allocate(int64_t last = -1, int64_t most = 1);
-  // REQUIRES of both: the block has a reference.
+  // REQUIRES for both: the block has a reference.
   void add_reference(int64_t block);
   void release(int64_t block);
 

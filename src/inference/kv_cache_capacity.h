@@ -13,7 +13,7 @@ struct ModelSharding {
   const model::Program& program;
   int tp = 1;
   int stages = 1;
-  int64_t element_bytes = 4;  // of keys and values
+  int64_t element_bytes = 4;  // for keys and values
   int lanes = 1;
 };
 

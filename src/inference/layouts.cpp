@@ -47,7 +47,7 @@ int64_t parameter_bytes(const cost::CostModel& cost, const strategy::Scheme& sch
       const int64_t whole = cost::bucket_elements(cost.program(), memory, bucket, scheme.tp);
       const bool of_experts = cost.program().buckets()[static_cast<size_t>(bucket)].of_experts;
       const int64_t own = of_experts ? cost.in_expert_slots(scheme, whole) : whole;
-      // Parts come from the owners first, and stay while all are gathered from them.
+      // Parts come from the owners first, and stay while all parts are gathered from them.
       const int lanes = of_experts ? scheme.expert_fsdp() : scheme.fsdp;
       elements += own + (lanes > 1 ? (own + lanes - 1) / lanes : 0);
     }
@@ -74,7 +74,7 @@ SchedulerOptions scheduler_options(const ModelSharding& cut, const KvCacheBudget
 
 namespace {
 
-// What no TP degree or stages hold may fit where lanes have some of the experts each.
+// Adds schemes whose lanes divide the experts, for models that no TP degree or stages can hold.
 void add_divided_experts(const cost::CostModel& cost, int world_size, int64_t room_bytes,
                          std::vector<strategy::Scheme>& schemes) {
   const model::Shape& shape = cost.options().shape;

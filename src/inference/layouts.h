@@ -1,6 +1,6 @@
-// Which ranks say texts together: pipelines, of TP ranks and stages, that have the model each, and what a
-// load of texts takes on them. More ranks a pipeline read its matrices faster and hold more texts; fewer have
-// fewer collectives to wait for. Lanes have a cache between them: for prompts that one doesn't hold.
+// Layouts for generation: pipelines of TP ranks and stages, each with the whole model, and the time that
+// they take for given requests. More ranks per pipeline read matrices faster and hold more sequences; fewer
+// have cheaper collectives. Lanes share one KV cache, for prompts that a single rank's cache cannot hold.
 #pragma once
 
 #include <climits>
@@ -16,34 +16,34 @@
 
 namespace sluice::inference {
 
-// Why lanes of such a pipeline cannot have the cache between them: those that share parameters have none of
-// their own to compute with. Empty: they can.
+// The reason why lanes of such a pipeline cannot share one KV cache: with FSDP
+// a lane has no whole parameters of its own to compute with. Empty: they can.
 std::string lanes_fault(const strategy::Scheme& scheme);
 
-// Of the fullest stage's ranks.
+// Bytes per rank on the fullest stage.
 int64_t parameter_bytes(const cost::CostModel& cost, const strategy::Scheme& scheme);
 
-// What a rank has for texts.
+// A rank's memory for sequences.
 struct KvCacheBudget {
   double cache_bytes = 0;
-  int64_t max_num_seqs = 256;  // under way at once
+  int64_t max_num_seqs = 256;  // running sequences
 };
 
-// On what level of the topology the ranks of such pipelines meet.
+// The level of the topology that the ranks of such pipelines span.
 int ranks_level(const cost::CostModel& cost, const strategy::Scheme& scheme);
 
-// How a pipeline's scheduler goes about so many texts, none longer than `longest`: no more pages than those
-// take, at most what the room holds.
+// Scheduler options of one pipeline for `texts` sequences of at most `longest`
+// tokens: as many KV blocks as these need, and at most as many as fit `room`.
 SchedulerOptions scheduler_options(const ModelSharding& cut, const KvCacheBudget& room, int64_t texts,
                                    int64_t longest);
 
-// Texts so long may be said by lanes, or take more than another layout's cache holds.
+// Longer sequences may need lanes, or more cache than some layouts have.
 inline constexpr int64_t kLongSequenceTokens = 8192;
 
-// Schemes of pipelines that say texts, all alike: of each that divides the ranks, cuts the model and leaves
-// of `room_bytes` a rank something beside its parameters. One-stage pipelines have lanes in a node, too.
-// Those of fewest ranks first; never none where any scheme cuts the model so far (then the one with the least
-// parameters a rank).
+// Schemes for equal pipelines that generate: all that divide the ranks, cut the
+// model and leave part of `room_bytes` per rank beside the parameters. One-stage
+// pipelines also have lanes within a node. Fewest ranks come first. If no scheme
+// leaves room, the one with the least parameters per rank is returned.
 std::vector<strategy::Scheme> generation_schemes(const cost::CostModel& cost, int world_size,
                                                  int64_t room_bytes);
 
@@ -51,21 +51,21 @@ struct GenerationLayout {
   strategy::Scheme scheme;
   int pipelines = 1;
   int64_t pull_ns = 0;
-  int64_t generation_ns = 0;  // of the slowest pipeline
-  int64_t engine_steps = 0;   // likewise
-  int64_t preemptions = 0;    // of all
+  int64_t generation_ns = 0;  // the slowest pipeline's
+  int64_t engine_steps = 0;   // the slowest pipeline's
+  int64_t preemptions = 0;    // all pipelines'
   int64_t ns() const { return pull_ns + generation_ns; }
   strategy::Strategy strategy() const;
 };
 
-// The requests dealt to the scheme's pipelines in turn, of which so many are looked at. REQUIRES:
-// cost.decodes(scheme), a load. InputError when the cache cannot hold the longest text.
+// Deals requests to the scheme's pipelines in turn and simulates `most_pipelines` of them.
+// REQUIRES: cost.decodes(scheme), a load. InputError if the cache cannot hold the longest sequence.
 GenerationLayout simulate_generation(const cost::CostModel& cost, const strategy::Scheme& scheme,
                                      std::span<const RequestLengths> load, const KvCacheBudget& room,
                                      int world_size, int most_pipelines = INT_MAX);
-// Of each scheme whose passes are known and whose cache holds the longest text, of several lanes if that is a
-// long one; the fastest first, of equal
-// ones that of fewer ranks a pipeline. Empty: of none.
+// One layout for each scheme whose engine steps can be priced and whose cache holds the
+// longest sequence. Schemes with several lanes are included for long sequences only. The
+// fastest comes first; ties go to fewer ranks per pipeline. Empty: no scheme qualifies.
 std::vector<GenerationLayout> generation_layouts(const cost::CostModel& cost,
                                                  std::span<const strategy::Scheme> schemes,
                                                  std::span<const RequestLengths> load,

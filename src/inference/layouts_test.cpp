@@ -67,7 +67,7 @@ TEST(SayingLayouts, FewLongTextsTakeMoreRanksAPipelineThanManyShortOnes) {
 
 TEST(SayingLayouts, LeaveOutWhereTheLongestTextFindsNoRoom) {
   const cost::CostModel cost = test_machine();
-  // Of one rank a token takes 12 · 2 · 8 · 128 · 2 bytes.
+  // On one rank a token takes 12 · 2 · 8 · 128 · 2 bytes.
   const KvCacheBudget room{.cache_bytes = 12.0 * 2 * 8 * 128 * 2 * 3000};
   const strategy::Scheme schemes[] = {{}, {.tp = 2}};
   const std::vector<GenerationLayout> layouts = generation_layouts(cost, schemes, load_of(4, 4000), room, 2);
@@ -75,7 +75,7 @@ TEST(SayingLayouts, LeaveOutWhereTheLongestTextFindsNoRoom) {
   EXPECT_EQ(layouts.front().scheme.tp, 2);
 }
 
-// A prompt that no rank's cache holds is said by lanes, and one that any holds is read sooner by them.
+// Lanes hold a prompt that no rank's cache holds, and compute one that any holds sooner.
 TEST(SayingLayouts, LanesHoldAndReadLongPrompts) {
   const cost::CostModel cost = test_machine();
   const std::vector<strategy::Scheme> schemes =
@@ -93,7 +93,7 @@ TEST(SayingLayouts, LanesHoldAndReadLongPrompts) {
   };
   EXPECT_LT(ns_of(2), ns_of(1) * 6 / 10);
   EXPECT_LT(ns_of(8), ns_of(1) / 2);
-  // Of short texts nobody asks.
+  // Several lanes are not tried for short sequences.
   for (const GenerationLayout& layout :
        generation_layouts(cost, schemes, load_of(4, 4000), {.cache_bytes = 4e9}, 8))
     EXPECT_EQ(layout.scheme.cp, 1);

@@ -283,7 +283,7 @@ bool Scheduler::schedule_newcomers(StepDraft& step) {
   return !step.scheduled.empty();
 }
 
-// Counts the step's tokens as served to their clients, tokens that are computed anew not again.
+// Counts the step's tokens as served to their clients; tokens that are computed anew count once.
 void Scheduler::charge(const StepDraft& step) {
   for (const ScheduledTokens& scheduled : step.scheduled) {
     Sequence& sequence = at(scheduled.sequence);
@@ -319,7 +319,7 @@ std::vector<ScheduledTokens> Scheduler::schedule() {
   SLUICE_ASSERT(
       !step.scheduled.empty() || std::ranges::any_of(running_, awaits_token) || all_waiting_await_tokens(),
       "sequences wait for blocks that no sequence holds");
-  // A sequence that was not admitted now will not be while none ends: ever fewer blocks are free.
+  // While no sequence ends, a sequence that was not admitted now never will be: ever fewer blocks are free.
   const bool same_sequences = num_running() == running_before && preemptions_ == preemptions_before;
   const bool uniform = same_sequences && queues_.has_one_client() &&
                        step.tokens == std::ssize(step.scheduled) &&

@@ -5,16 +5,16 @@
 //
 // An engine step first computes one token of each running sequence. The rest of its token budget goes to
 // prompts: running sequences whose prompt is not whole yet, then waiting sequences in order of arrival. A
-// waiting sequence is admitted if the blocks suffice for it and all running sequences until they are expected
-// to end; each is expected to generate as many tokens as sequences did so far. If blocks run out all the
-// same, the youngest running sequence is preempted: its blocks are freed, it waits in front of the queue, and
-// its tokens, generated ones included, are computed anew once it is admitted again.
+// waiting sequence is admitted if the blocks suffice for it and all running sequences until their
+// expected ends; each is expected to generate as many tokens as sequences did so far. If blocks run out
+// all the same, the youngest running sequence is preempted. Its blocks are freed, and it waits in front
+// of the queue. Its tokens, generated ones included, are computed anew once it is admitted again.
 //
-// Clients share the token budget equally, not by their numbers of requests (inference/client_queues.h). The
-// prompts of the client that was served least are scheduled first. A client without running sequences is a
-// newcomer: its prompts get an engine step of their own, at most every second one, and one step inside each
-// step of the others, where slots and blocks are free. A client with at least two running sequences more than
-// a waiting client has one of them preempted for it.
+// Clients share the token budget equally, not by their numbers of requests
+// (inference/client_queues.h). The prompts of the client that was served least are scheduled first. A
+// client without running sequences is a newcomer. Its prompts get an engine step of their own, at most
+// every second one, and one step inside each step of the others if slots and blocks are free. A client
+// with at least two running sequences more than a waiting client has one of them preempted for it.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ namespace sluice::inference {
 struct SchedulerOptions {
   int64_t kv_blocks = 0;                  // blocks of the cache
   int64_t max_num_seqs = 64;              // running sequences
-  int64_t newcomer_slots = 0;             // of max_num_seqs, kept free for newcomers
+  int64_t newcomer_slots = 0;             // part of max_num_seqs, kept free for newcomers
   int64_t max_num_batched_tokens = 2048;  // token budget of all engine steps in flight together
   int stages = 1;                         // pipeline stages: as many engine steps are in flight
   // Whether the samples of a request compute their prompt once. Recurrent layers keep a state for the end of
@@ -46,7 +46,7 @@ struct SchedulerOptions {
 // counts as ended after a sixteenth of its maximum, so that the estimate exists from the start.
 struct Expectation {
   int64_t finished_sequences = 0;
-  int64_t generated_tokens = 0;  // of finished sequences
+  int64_t generated_tokens = 0;  // by finished sequences
   void add(int64_t tokens) {
     ++finished_sequences;
     generated_tokens += tokens;
@@ -93,8 +93,8 @@ class Scheduler {
   // it. InputError as require_capacity(). REQUIRES: a prompt of at least one token, max_tokens > 0.
   int64_t add(const Request& request);
 
-  // The next engine step; empty: nothing to compute before more tokens are appended. Every sequence with
-  // `needs_sampling` must be told by append_token() or abort() before `stages` more calls.
+  // The next engine step; empty: nothing to compute before more tokens are appended. Every
+  // sequence with `needs_sampling` needs append_token() or abort() before `stages` more calls.
   std::vector<ScheduledTokens> schedule();
   // A newcomers' step inside the last step of schedule(), whose blocks stay as they are; at most one for
   // each. Empty: there is no newcomer, or no slot or blocks for it. Its tokens are appended before those of
@@ -141,7 +141,7 @@ class Scheduler {
     int64_t first_sample = 0;    // the request's first sequence, whose prompt blocks the others share
     int64_t computed_tokens = 0;
     std::vector<int64_t> kv_blocks;
-    int64_t shared_blocks = 0;  // of kv_blocks, owned by first_sample
+    int64_t shared_blocks = 0;  // part of kv_blocks that first_sample owns
     int64_t slot = -1;          // while running
     bool prompt_logprobs = false;
     bool awaits_token = false;  // an engine step in flight gives its next token

@@ -18,8 +18,8 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-// Runs a scheduler to the end and checks every engine step: a sequence's tokens are computed in order, each
-// once, in blocks that no other sequence writes, and the rows that a token attends to hold its own prefix.
+// Runs a scheduler to the end and checks every engine step. A sequence's tokens are computed in order,
+// each once, in blocks that no other sequence writes. Rows that a token attends to hold its own prefix.
 class Checked {
  public:
   explicit Checked(const SchedulerOptions& options) : scheduler(options), options_(options) {}

@@ -11,7 +11,7 @@
 
 namespace sluice::inference {
 
-// Twelve layers of 2,048: 1.2 GB in 16 bits.
+// Twelve layers of hidden size 2,048: 1.2 GB in 16 bits.
 inline model::Shape served_shape() {
   return {.layers = 12,
           .hidden = 2048,
@@ -22,7 +22,7 @@ inline model::Shape served_shape() {
           .vocab = 32'000};
 }
 
-// Devices of 8 GB that read 2,000 bytes a nanosecond.
+// Devices of 8 GB that read 2,000 bytes per nanosecond.
 inline cost::CostModel test_machine(int64_t device_bytes = int64_t{8} << 30,
                                     const model::Shape& shape = served_shape()) {
   const cost::Rates rates{.product_flops_per_ns = 300e3,
