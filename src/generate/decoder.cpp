@@ -32,7 +32,7 @@ ForwardPass::ForwardPass(std::vector<inference::ScheduledTokens> of, const infer
 
 namespace {
 
-// Rows of other lanes come to experts without saying whose adapters they take.
+// Experts get rows from other lanes without the index of their adapters.
 void require_experts_at_hand(const ModelShard& model) {
   const std::vector<std::string>& targets = model.table.shape.lora.targets;
   const auto of_experts = [](const std::string& target) {
@@ -129,7 +129,7 @@ model::BorderRows Decoder::border_at(int64_t position) const {
   return model::border_rows(model_.table.program, position, model_.context.parallel.tp);
 }
 
-// What came with the rows of the residual stream.
+// Unpacks the rows that travelled with the residual stream.
 void Decoder::unpack(layers::Flow& flow) const {
   const model::BorderRows border = border_at(model_.run(model_.stages.own).begin);
   if (border.empty()) return;
@@ -164,7 +164,7 @@ layers::RowLayout Decoder::layout_of(std::span<const inference::ScheduledTokens>
   return layers::cached_row_layout(cached, cache_, tp, model_.like.device(), reach);
 }
 
-// Of the lanes that divide experts with this one. Rows of a lane are rounded up to a multiple of tp.
+// Rows of the lanes that divide experts with this one. A lane's rows are rounded up to a multiple of tp.
 layers::DispatchedRows Decoder::dispatched_rows(const layers::CacheOfLanes& lanes) const {
   const int tp = model_.context.parallel.tp, divided = model_.context.experts.lanes;
   layers::DispatchedRows rows{.members = {}, .rows = {}, .keeps = false};
@@ -214,7 +214,7 @@ void Decoder::forward(ForwardPass& pass, const std::function<void()>& between) c
   }
   const layers::AdapterMask mask = adapter_rows_ ? adapter_rows_of(pass) : layers::AdapterMask();
   for (const auto& operation : operations_) {
-    if (adapter_rows_) *adapter_rows_ = mask;  // another pass may have gone through in between
+    if (adapter_rows_) *adapter_rows_ = mask;  // another pass may have run in between
     operation->forward(flow, layers::Purpose::kEvaluate);
     if (between) between();
   }
@@ -234,7 +234,7 @@ void Decoder::forward(ForwardPass& pass, const std::function<void()>& between) c
   if (!scored.empty()) pass.prompt_logprobs = scores_of(rows(scored), pass);
 }
 
-// Logits of few rows at once.
+// Computes logits of few rows at a time.
 std::vector<PromptLogprob> Decoder::scores_of(const at::Tensor& x_RH, const ForwardPass& pass) const {
   std::vector<PromptLogprob> scores;
   const int64_t rows = x_RH.size(0);

@@ -1,7 +1,7 @@
-// The model, forward only, on the next tokens of many texts at once, whose earlier tokens' keys and values
-// stay. Several ranks may have it between them: TP ranks cut its layers, stages of a pipeline have some of
-// them each, lanes have all of it, or all but the experts of other lanes, and some of the cache each. All of these have the same texts and go through
-// the same passes.
+// The model, forward only, on the next tokens of many sequences at once; keys and values of
+// earlier tokens stay in a KV cache. Several ranks may hold one model. TP ranks cut its layers,
+// pipeline stages have some layers each. Lanes have all layers (except other lanes' experts) and a
+// part of the cache each. All of these ranks get the same sequences and run the same engine steps.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,32 +26,32 @@
 
 namespace sluice::generate {
 
-// The ranks of one TP index that have a model's layers one behind the other.
+// The ranks of one TP index that hold a model's layers one after the other.
 struct Stages {
   comm::Communicator* group = nullptr;  // borrowed; null: one stage
-  std::vector<int> members;             // of it, by stage
+  std::vector<int> members;             // ranks in `group`, by stage
   int own = 0;
   int count() const { return std::max<int>(1, static_cast<int>(members.size())); }
   bool last() const { return own + 1 == count(); }
 };
 
-// The ranks of one TP index and stage that have the cache between them.
+// The ranks of one TP index and stage that share one KV cache.
 struct Lanes {
-  std::vector<int> members;  // of the communicator of context.lanes, by lane; none: one lane
+  std::vector<int> members;  // ranks in the communicator of context.lanes, by lane; empty: one lane
   int own = 0;
   int count() const { return std::max<int>(1, static_cast<int>(members.size())); }
 };
 
-// What a rank has of a model, in a stage or whole.
+// A rank's part of a model: a stage of it, or all.
 struct ModelShard {
   const model::ParameterTable& table;
-  layers::LayerContext context;  // with its TP group; its rotary tables reach as far as any text
+  layers::LayerContext context;  // with its TP group; its rotary tables cover the longest sequence
   layers::FlatShards weights;
-  at::TensorOptions like;  // device and type of what is computed
+  at::TensorOptions like;  // device and type of computing
   Stages stages = {};
   Lanes lanes = {};
-  // Adapters of so many tuned models that it has side by side, each in as many columns of narrow rows as all
-  // others (checkpoint/peft_folder.h). 0: rows take all adapters that there are.
+  // The number of tuned models whose adapters are loaded side by side. Each adapter has as many
+  // columns of narrow rows (checkpoint/peft_folder.h). 0: rows take all adapters that there are.
   int64_t adapters = 0;
 
   inference::ModelSharding sharding() const {
@@ -67,55 +67,55 @@ struct ModelShard {
   }
 };
 
-// What the model makes of a token that was given, of all that could stand there.
+// The model's score of a prompt token, among all tokens possible there.
 struct PromptLogprob {
   double log_probability = 0;
   std::vector<Alternative> alternatives;  // the likeliest tokens, the likeliest first
 };
 
-// What goes through the model at once, on its way through the stages.
+// One engine step's forward on its way through the stages.
 struct ForwardPass {
-  // Nothing: a turn with nothing to do.
+  // Empty: a stage without an engine step in this micro-step.
   ForwardPass() = default;
-  // REQUIRES: pieces of `scheduler`, as it has just given them.
+  // REQUIRES: `pieces` are the latest that `scheduler` returned.
   ForwardPass(std::vector<inference::ScheduledTokens> pieces, const inference::Scheduler& scheduler);
 
   std::vector<inference::ScheduledTokens> scheduled;
-  std::vector<int64_t> ids;      // of all rows
-  std::vector<int64_t> targets;  // of scored rows, piece by piece
-  int64_t alternatives = 0;      // that are told of each of these rows
-  layers::Flow flow;             // on the stage that has it
+  std::vector<int64_t> ids;      // for all rows
+  std::vector<int64_t> targets;  // for scored rows, piece by piece
+  int64_t alternatives = 0;      // to report for each scored row
+  layers::Flow flow;             // on the stage that computes the pass
 
-  // What the last stage makes of it. Logits behind the last token of each piece that says something, in their
-  // order: [pieces, vocabulary], double, in host memory.
+  // Results of the last stage. Logits after the last token of each piece that
+  // needs sampling, in their order: [pieces, vocabulary], double, in host memory.
   at::Tensor logits_PV;
-  std::vector<PromptLogprob> prompt_logprobs;  // of all scored rows, piece by piece
+  std::vector<PromptLogprob> prompt_logprobs;  // for all scored rows, piece by piece
 };
 
 class Decoder {
  public:
-  // With a cache of so many pages, over all lanes, and room for so many texts at once. The model must outlive
-  // it.
+  // Allocates a cache of `pages` KV blocks, over all lanes, with room for
+  // `most_texts` running sequences. The model must outlive the decoder.
   Decoder(ModelShard model, int64_t pages, int64_t most_texts);
 
-  // Runs the pass through this rank's stage. Collective over its ranks. `between` is called between two
-  // layers: another pass, of other texts, may go through the model there.
+  // Runs the pass through this rank's stage. Collective over the stage's ranks. `between` is
+  // called between two layers; another pass, of other sequences, may go through the model there.
   void forward(ForwardPass& pass, const std::function<void()>& between = {}) const;
-  // A turn's end, collective over the ranks that have the model: passes, by the stage that has them, go on to
-  // the stage behind it, and figures from the last stage to all, which know how many there are.
+  // The end of a micro-step, collective over the model's ranks. Passes in `by_stage` go on
+  // to the next stage. The last stage sends `figures` to all ranks, which know their number.
   void send_to_next_stage(std::deque<ForwardPass>& by_stage, std::span<double> figures) const;
   model::BorderRows border_at(int64_t position) const;
   void unpack(layers::Flow& flow) const;
   bool is_last_stage() const { return model_.stages.last(); }
   const ModelShard& model() const { return model_; }
 
-  // Of recurrent layers states of prompts' ends are not there any more when another sample wants them.
+  // Recurrent layers lose the state of a prompt's end before another sample needs it.
   bool shares_prompts() const { return model_.context.shape.recurrent.key_heads == 0; }
 
-  // What a page takes of this rank.
+  // Bytes of a KV block on this rank.
   static int64_t kv_block_bytes(const ModelShard& model);
-  // How many pages so many bytes of each rank hold beside what each of so many texts takes, over all lanes:
-  // the same on all ranks of the model.
+  // The number of KV blocks, over all lanes, that fit `bytes` of each rank beside
+  // the states of `most_texts` sequences. The same on all ranks of the model.
   static int64_t kv_blocks_in(const ModelShard& model, double bytes, int64_t most_texts);
 
  private:
@@ -123,17 +123,17 @@ class Decoder {
 
   layers::RowLayout layout_of(std::span<const inference::ScheduledTokens> pieces) const;
   layers::DispatchedRows dispatched_rows(const layers::CacheOfLanes& lanes) const;
-  // The rows of a pass that this rank has: all, or those of its lane.
+  // The pass's rows on this rank: all, or its lane's.
   base::Interval own_rows(const ForwardPass& pass) const;
   layers::AdapterMask adapter_rows_of(const ForwardPass& pass) const;
-  // Of rows of the pass what the layers put out.
+  // The layers' outputs at `rows` of the pass.
   at::Tensor rows_of(const layers::RowLayout& layout, const at::Tensor& x_TH,
                      const std::vector<int64_t>& rows) const;
 
-  std::unique_ptr<layers::AdapterMask> adapter_rows_;  // of the pass that goes through; null: not asked for
+  std::unique_ptr<layers::AdapterMask> adapter_rows_;  // for the current pass; null: not needed
   ModelShard model_;
   layers::KvCache cache_;
-  std::vector<std::unique_ptr<layers::Operation>> operations_;  // of its stage, but the head
+  std::vector<std::unique_ptr<layers::Operation>> operations_;  // the stage's operations without the head
   layers::HeadParameters head_;
 };
 

@@ -1,4 +1,4 @@
-// What is said token by token, on pages, in whatever company, is what the whole text would have said.
+// Token by token, in blocks, beside any other sequences, the decoder gives the whole sequence's results.
 #include "generate/decoder.h"
 
 #include <ATen/ATen.h>
@@ -49,7 +49,7 @@ class Model {
     }
   }
 
-  // What a rank has of it, TP ranks being neighbours.
+  // A rank's part of the model; TP ranks are neighbours.
   ModelShard part(int tp, int t, comm::Communicator* tensor_parallel, const Stages& stages,
                   const layers::ExpertLanes& experts = {}) const {
     layers::LayerContext context = context_;
@@ -94,7 +94,7 @@ class Model {
     return one;
   }
 
-  // Of every token of a text, all at once.
+  // The logits at every token of a sequence, computed all at once.
   at::Tensor logits(const std::vector<int64_t>& tokens) const {
     const ModelShard model = whole();
     layers::Flow flow;
@@ -168,7 +168,7 @@ TEST_P(Families, SayWhatTheWholeTextSays) {
   struct Load {
     int64_t pages, most_texts, most_rows;
   };
-  // Ample; tight, so that texts are put off; small passes, which cut prompts.
+  // An ample cache; a tight one, which forces preemptions; small engine steps, which cut prompts.
   for (const Load& load : {Load{60, 64, 2048}, Load{8, 64, 2048}, Load{30, 3, 17}}) {
     const Decoder decoder(model.whole(), load.pages, load.most_texts);
     Generator generator(
@@ -258,7 +258,7 @@ std::vector<Output> say_all(const ModelShard& model, const std::vector<TestReque
   return output;
 }
 
-// Of every rank of one pipeline.
+// The outputs of every rank of one pipeline.
 std::vector<std::vector<Output>> say_all_on(const Model& model, const strategy::Scheme& scheme,
                                             const std::vector<TestRequest>& asked) {
   const auto [tp, pp, cp, share, experts] = scheme;
@@ -295,7 +295,7 @@ std::vector<std::vector<Output>> say_all_on(const Model& model, const strategy::
   return output;
 }
 
-// Draws, scores and what is put off for want of pages do not know how ranks have the model between them.
+// Draws, scores and preemptions do not depend on how ranks share the model.
 TEST_P(Families, SayTheSameOnAnyRanks) {
   const Model model(shape_);
   base::Rng rng(5);
@@ -377,11 +377,11 @@ TEST_P(Families, SayWhatTheirOwnAdaptersSay) {
   }
 }
 
-// One rank hears what is to be said, of texts that end by its own rule or are left; the other follows.
+// The leader gets requests, whose sequences end by its stop conditions or are aborted; the other follows.
 TEST(Followers, FollowersSayWhatTheLeaderSays) {
   const Model model(small_shape());
   const inference::SchedulerOptions options{.kv_blocks = 9, .max_num_seqs = 4, .max_num_batched_tokens = 40};
-  constexpr int64_t kLeft = 6;  // the text that is left while it is said, at one moment or another
+  constexpr int64_t kLeft = 6;  // the sequence that is aborted during generation, at some moment
   const auto lead = [&](const ModelShard& shard, comm::Communicator* members) {
     const Decoder decoder(shard, options.kv_blocks, options.max_num_seqs);
     Generator generator(decoder, options);

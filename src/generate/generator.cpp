@@ -20,7 +20,7 @@ void Generator::abort(int64_t sequence) {
   sequences_.erase(sequence);
 }
 
-// The same on every rank; never more than there are tokens.
+// The same on every rank; at most the number of tokens.
 int64_t Generator::alternatives_of(int64_t sequence) const {
   const auto found = sequences_.find(sequence);
   if (found == sequences_.end()) return 0;
@@ -100,7 +100,7 @@ void Generator::append(const ForwardPass& pass, const Sampled& sampled) {
   }
 }
 
-// A sequence that was preempted is scored again, with equal results.
+// A preempted sequence is scored again, with equal results.
 void Generator::append_prompt_logprobs(const inference::ScheduledTokens& scheduled,
                                        const PromptLogprob* scores) {
   std::vector<PromptLogprob>& all = sequences_.at(scheduled.sequence).output.prompt_logprobs;

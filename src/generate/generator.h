@@ -21,19 +21,19 @@ namespace sluice::generate {
 // The generated part of a sequence.
 struct Output {
   std::vector<int64_t> tokens;            // without the end token
-  std::vector<double> log_probabilities;  // of `tokens`
+  std::vector<double> log_probabilities;  // for each of `tokens`
   // The likeliest tokens at each of these positions, if the request asked for them.
   std::vector<std::vector<Alternative>> alternatives;
-  // Of the prompt's tokens from the second on, if the request asked for them.
+  // For the prompt's tokens from the second on, if the request asked for them.
   std::vector<PromptLogprob> prompt_logprobs;
   bool finish_reason = false;  // ended by an end token or a stop condition, not by its maximum length
-  int64_t end_token = -1;      // that ended it; -1: none
+  int64_t end_token = -1;      // the end token, if any; -1: none
   double end_log_probability = 0;
 };
 
 struct SamplingParams {
   Sampling sampling;
-  uint64_t number = 0;  // of the request, so that requests with the same seed have different draws
+  uint64_t number = 0;  // the request's, so that requests with the same seed have different draws
   std::vector<int64_t> end_tokens;
   int64_t alternatives = 0;  // likeliest tokens to report at each position, of scored prompts too
   // Called after each token: whether the output ends here. May be empty.
@@ -60,7 +60,7 @@ class Generator {
   // An engine step for newcomers inside the current one (Scheduler::schedule_within), so that they do not
   // wait for its end. Returns its sequences. REQUIRES: the model is on one rank.
   std::vector<int64_t> step_within();
-  // Ends the engine steps in flight without beginning others. Then the model's parameters may change; behind
+  // Ends the engine steps in flight without beginning others. The model's parameters may change then; after
   // preempt_all() the running sequences are computed anew with the new ones. Collective, as step() is.
   void settle();
   void preempt_all() { scheduler_.preempt_all(); }
@@ -73,7 +73,7 @@ class Generator {
   void abort(int64_t sequence);
 
   const inference::Scheduler& scheduler() const { return scheduler_; }
-  int64_t generated_tokens() const { return generated_tokens_; }  // of all sequences
+  int64_t generated_tokens() const { return generated_tokens_; }  // over all sequences
   int64_t engine_steps() const { return engine_steps_; }
   // Work of the engine step that began last; without rows: none did.
   const cost::DecodeWork& last_engine_step() const { return last_engine_step_; }
@@ -81,7 +81,7 @@ class Generator {
  private:
   struct Sequence {
     SamplingParams sampling_params;
-    uint64_t stream = 0;  // of random draws
+    uint64_t stream = 0;  // random stream of its draws
     Output output;
   };
   // Results of an engine step: the next token of each sequence that needs sampling, and scores of prompts.

@@ -18,7 +18,7 @@ double log_sum_exp(std::span<const double> logits, double most) {
   return most + std::log(sum);
 }
 
-// Tokens by what they weigh, of equal ones the lowest first; sorted as far as is asked for.
+// Tokens by descending weight, ties by ascending token; sorted only as far as needed.
 class LikeliestFirst {
  public:
   explicit LikeliestFirst(const std::vector<double>& weights) : weights_(weights), order_(weights.size()) {
@@ -56,7 +56,7 @@ void for_each_run(size_t rows, std::span<const base::Interval> never, Visit visi
   if (begin < rows) visit(begin, rows);
 }
 
-// Of equal ones the lowest.
+// Ties go to the lowest token.
 size_t likeliest_of(std::span<const double> logits, std::span<const base::Interval> never) {
   size_t likeliest = logits.size();
   for_each_run(logits.size(), never, [&](size_t begin, size_t end) {
@@ -84,7 +84,7 @@ std::vector<Alternative> alternatives_of(std::span<const double> logits, const S
   return alternatives;
 }
 
-// By token: its weight among the candidates; 0: it is none.
+// By token: its weight among the candidates; 0: no candidate.
 std::vector<double> weights_of(std::span<const double> logits, const Sampling& sampling,
                                std::span<const base::Interval> never, double most) {
   std::vector<double> weights(logits.size());
@@ -100,7 +100,7 @@ std::vector<double> weights_of(std::span<const double> logits, const Sampling& s
   const size_t few =
       sampling.top_k == 0 ? weights.size() : std::min(weights.size(), static_cast<size_t>(sampling.top_k));
   std::vector<double> kept(weights.size());
-  double before = 0;  // of the likelier ones
+  double before = 0;  // sum of the likelier ones
   size_t place = 0;
   // Usually few of many tokens are candidates, so sorting is partial.
   for (LikeliestFirst order(weights); place < few && (place == 0 || before < enough); ++place) {
@@ -112,7 +112,7 @@ std::vector<double> weights_of(std::span<const double> logits, const Sampling& s
   return kept;
 }
 
-// The logits that are drawn from.
+// The logits after all changes, from which tokens are drawn.
 std::vector<double> adjusted(std::span<const double> logits, const Sampling& sampling,
                              const SamplingContext& context) {
   std::vector<double> made(logits.begin(), logits.end());
@@ -137,7 +137,7 @@ size_t drawn(std::span<const double> logits, const Sampling& sampling, uint64_t 
   const std::vector<double> weights = weights_of(logits, sampling, context.never, logits[token]);
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   double left = sum * base::random_uniform(sampling.seed, stream, static_cast<uint64_t>(position));
-  // Rounding may leave a little behind the last candidate: then the likeliest token is drawn.
+  // Rounding may leave a little after the last candidate; the likeliest token is drawn then.
   for (size_t each = 0; each < weights.size(); ++each) {
     if (weights[each] == 0) continue;
     if (left < weights[each]) return each;

@@ -19,7 +19,7 @@ struct Sampling {
   double top_p = 1.0;  // the fewest likeliest tokens with this total probability (Holtzman et al., 2020)
   double min_p = 0.0;  // tokens with at least this fraction of the highest probability (Nguyen et al., 2024)
   uint64_t seed = 0;
-  // Changes of logits before all that. Reported probabilities are those without them.
+  // Changes of logits before all of these. Reported probabilities ignore them.
   std::vector<std::pair<int64_t, double>> logit_bias = {};  // added, by token
   // For tokens of the prompt and the output: positive logits are divided by it, negative ones multiplied
   // (Keskar et al., CTRL, 2019).

@@ -129,7 +129,7 @@ TEST(Sampling, BiasAndPenaltiesChangeTheChoiceAndNotWhatIsTold) {
   EXPECT_EQ(chosen({.logit_bias = {{2, -100.0}}}).token, 1);
   EXPECT_EQ(chosen({.presence_penalty = 1.5}).token, 2);  // 1 was generated, too
   EXPECT_EQ(chosen({.presence_penalty = 2.0, .frequency_penalty = 0.5}).token, 0);
-  EXPECT_EQ(chosen({.repetition_penalty = 4.0}).token, 0);  // of the prompt, too
+  EXPECT_EQ(chosen({.repetition_penalty = 4.0}).token, 0);  // the penalty covers the prompt, too
   const double all = std::log(std::exp(1.0) + std::exp(2.0) + std::exp(3.0) + std::exp(-1.0));
   EXPECT_NEAR(chosen({.logit_bias = {{0, 5.0}}}).log_probability, 1.0 - all, 1e-12);
 }
