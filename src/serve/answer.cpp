@@ -19,7 +19,7 @@ using base::text;
 
 // Bytes of a stream that may wait for a slow client before more is written.
 constexpr int64_t kMostBacklog = 65536;
-constexpr int64_t kDefaultTokens = 16;  // of OpenAI's completions
+constexpr int64_t kDefaultTokens = 16;  // OpenAI's default for completions
 
 }  // namespace
 

@@ -47,7 +47,7 @@ struct AnswerContext {
   const RequestReader& reader;
   int64_t context_length = 0;
   std::vector<int64_t> end_tokens;
-  std::function<std::string()> fingerprint;              // of the parameters, now
+  std::function<std::string()> fingerprint;              // the current parameters'
   std::function<void(const std::string& fault)> failed;  // called when a request fails by the server's fault
 };
 
@@ -60,8 +60,8 @@ class Answer : public std::enable_shared_from_this<Answer> {
   // Reads the request, on a thread of the pool, and has it generated.
   void begin(const std::string& body, Endpoint endpoint, uint64_t seed);
 
-  // A round, on one thread at a time: reads the news, adds the tokens to decode and returns their number;
-  // sends the decoded texts; and says whether there is more news already.
+  // A round, on one thread at a time. read_round() reads the news, adds the tokens to decode and returns
+  // their number; send_round() sends the decoded texts; ends_round() is false if there is more news already.
   size_t read_round(std::vector<corpus::Continuation>& wanted);
   void send_round(std::span<const std::string> decoded);
   void fail_round(const std::exception_ptr& fault) { refuse(fault); }
@@ -70,7 +70,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
  private:
   struct Shown {
     IncrementalDetokenizer text;
-    std::string held;  // that may be a call of a tool
+    std::string held;  // text that may be a tool call
     bool begun = false, ended = false;
   };
 
@@ -93,10 +93,10 @@ class Answer : public std::enable_shared_from_this<Answer> {
   AnswerHead head_;
   CompletionRequest request_;
   std::vector<std::shared_ptr<PendingRequest>> requests_;           // by prompt
-  std::vector<std::vector<PendingRequest::SequenceOutput>> texts_;  // likewise
-  std::vector<Shown> shown_;                                        // by choice, of streams
-  bool streaming_ = false;                                          // its head has been sent
-  // Calls since the last round began; the first of them asks for the next round.
+  std::vector<std::vector<PendingRequest::SequenceOutput>> texts_;  // by prompt
+  std::vector<Shown> shown_;                                        // by choice, for streams
+  bool streaming_ = false;                                          // the response's head has been sent
+  // Calls of changed() since the last round began; the first of them asks for the next round.
   std::atomic<int64_t> calls_ = 0;
   int64_t calls_of_round_ = 0;
   bool sends_ = false, all_ended_ = false;  // in this round

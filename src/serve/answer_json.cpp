@@ -34,10 +34,10 @@ struct ReportedToken {
   std::string piece;                      // the text that it adds
   std::optional<double> log_probability;  // nothing: the first token of a prompt
   std::vector<generate::Alternative> alternatives;
-  std::vector<std::string> names;  // of the alternatives
+  std::vector<std::string> names;  // the alternatives'
 };
 
-// The output's tokens, behind those of the prompt if the response repeats it.
+// The output's tokens, after those of the prompt if the response repeats it.
 std::vector<ReportedToken> reported_tokens(const CompletionRequest& request, const Choice& choice,
                                            const corpus::Tokenizer& tokenizer) {
   const generate::Output& output = *choice.output;
@@ -92,7 +92,7 @@ Json named(const ReportedToken& token) {
   return json;
 }
 
-// Without the tokens behind a stop string.
+// Without the tokens after a stop string.
 std::vector<ReportedToken> shown_tokens(const CompletionRequest& request, const Choice& choice,
                                         const corpus::Tokenizer& tokenizer) {
   std::vector<ReportedToken> tokens = reported_tokens(request, choice, tokenizer);

@@ -23,7 +23,7 @@ struct CompletionRequest {
   std::vector<std::vector<int64_t>> prompts;  // token ids
   generate::Sampling sampling;
   std::optional<int64_t> max_tokens;
-  int samples = 1;  // of each prompt
+  int samples = 1;  // for each prompt
   std::vector<std::string> stops;
   std::vector<int64_t> stop_tokens;
   bool stream = false;
@@ -33,16 +33,16 @@ struct CompletionRequest {
   int64_t alternatives = 0;         // likeliest tokens to report at each position, with logprobs
   std::vector<std::string> tools;   // names that may be called; none: the text is not searched for calls
   bool parallel_tool_calls = true;  // more than one call in a response
-  int adapter = -1;                 // of the reader's; -1: the model itself
+  int adapter = -1;                 // index in the reader's adapters; -1: the model itself
 };
 
 struct RequestLimits {
-  int64_t json_entries = 524'288;  // values, keys and commas of a body
-  int64_t prompts = 2048;          // times samples
-  int64_t stops = 64;              // texts, and as many tokens
-  int64_t stop_bytes = 1024;       // of each
+  int64_t json_entries = 524'288;  // values, keys and commas in a body
+  int64_t prompts = 2048;          // prompts times samples
+  int64_t stops = 64;              // stop strings, and as many stop tokens
+  int64_t stop_bytes = 1024;       // per stop string
   int64_t logit_biases = 1024;
-  int64_t numbers = int64_t{4} << 20;  // of all embeddings of a response
+  int64_t numbers = int64_t{4} << 20;  // in all embeddings of a response
 };
 
 // Reads the requests of a server.
@@ -55,8 +55,8 @@ struct RequestReader {
   RequestLimits limits = {};
   std::vector<std::string> adapters = {};  // names of LoRA adapters that requests may give instead
 
-  // InputError or FieldError: a field is wrong, or unknown and might change the response. UnknownModel.
-  // `seed`: of sampling, if the request has none.
+  // InputError or FieldError if a field is wrong, or unknown and able to change the
+  // response. UnknownModel. `seed`: the seed of sampling if the request has none.
   CompletionRequest read(const std::string& body, Endpoint endpoint, uint64_t seed) const;
 };
 
@@ -74,7 +74,7 @@ struct Choice {
 struct AnswerHead {
   std::string id;
   std::string model;
-  std::string fingerprint;  // of the parameters
+  std::string fingerprint;  // the parameters'
   int64_t created = 0;
 };
 

@@ -9,7 +9,7 @@
 namespace sluice::serve {
 namespace {
 
-// Appends to `known` what `now` has more.
+// Appends the part of `now` that `known` lacks.
 void append_news(const generate::Output& now, generate::Output& known) {
   const auto append = [](const auto& from, auto& to) {
     to.insert(to.end(), from.begin() + std::min(std::ssize(to), std::ssize(from)), from.end());
@@ -153,7 +153,7 @@ bool Engine::idle() const {
 
 // False: the engine ends.
 bool Engine::wait_for_work() {
-  constexpr std::chrono::seconds kPatience{5};  // then the other ranks are asked whether they are there
+  constexpr std::chrono::seconds kPatience{5};  // then a message checks the other ranks
   const auto has_work = [this] { return stopping_ || action_ || !new_requests_.empty() || !active_.empty(); };
   std::unique_lock lock(mutex_);
   while (!work_came_.wait_for(lock, kPatience, has_work)) followers_.wait();
@@ -167,7 +167,7 @@ void Engine::abort_sequence(int64_t sequence) {
 
 void Engine::run() {
   std::exception_ptr end;
-  // On one rank alone: several ranks would have to agree at each layer.
+  // On one rank only: several ranks would have to agree at each layer.
   const std::function<void()> between_layers =
       options_.followers == nullptr ? [this] { step_within_for_newcomers(); } : std::function<void()>();
   try {
@@ -233,7 +233,7 @@ void Engine::run_action() {
   action_done_.notify_all();
 }
 
-// Outputs of which the client has seen nothing come from the new parameters alone.
+// Restarts requests of which clients have seen nothing, so that their outputs use only the new parameters.
 void Engine::restart_requests() {
   for (ActiveRequest& request : active_) {
     if (!request.pending->restart()) continue;
@@ -321,8 +321,8 @@ void Engine::drop_aborted() {
   });
 }
 
-// Called between two layers of an engine step. The sequences of that step are not touched: their blocks are
-// in use.
+// Called between two layers of an engine step. Sequences of
+// that step are not touched, because their blocks are in use.
 void Engine::step_within_for_newcomers() {
   {
     const std::lock_guard lock(mutex_);

@@ -1,5 +1,5 @@
-// Text generation for many clients: one thread owns the generator and runs its engine steps; requests are
-// added by other threads and read by their clients.
+// Text generation for many clients. One thread owns the generator and runs
+// its engine steps; other threads add requests and read their outputs.
 #pragma once
 
 #include <atomic>
@@ -28,11 +28,11 @@ class PendingRequest {
     generate::Output output;
     bool finished = false;
   };
-  // kTokens: the client is told of each token. kEnd: only when all samples have ended.
+  // kTokens: news is each token. kEnd: news is only the end of all samples.
   enum class News : uint8_t { kTokens, kEnd };
 
-  // `changed` is called on the engine's thread when there is news, also when the request fails. It must not
-  // take long.
+  // `changed` is called on the engine's thread if there
+  // is news or the request fails. It must return quickly.
   PendingRequest(inference::Request request, generate::SamplingParams sampling_params, News news,
                  std::function<void()> changed);
 
@@ -51,8 +51,8 @@ class PendingRequest {
   // Stores the sample's output as it is now, if it has grown.
   void publish(int sample, const generate::Output& output, bool finished);
   void fail(std::exception_ptr fault);
-  // Clears the outputs, so that they can be generated anew; false: the client has seen some, or the request
-  // was restarted a few times already, as frequent changes of parameters must not delay it for ever.
+  // Clears the outputs so that they can be generated anew. False if the client has seen some, or if the
+  // request was restarted a few times already: frequent changes of parameters must not delay it for ever.
   bool restart();
 
  private:
@@ -72,24 +72,24 @@ struct EngineOptions {
   std::vector<base::Interval> never;   // rows of the vocabulary that are no tokens
   int64_t max_queued_requests = 4096;  // waiting sequences
   int64_t max_queued_requests_of_client = 2048;
-  comm::Communicator* followers = nullptr;  // borrowed; of the model's ranks, which this engine leads
+  comm::Communicator* followers = nullptr;  // borrowed; the model's ranks, which this engine leads
 };
 
 class Engine final : public RequestEngine {
  public:
-  // The decoder and the followers' communicator must outlive it.
+  // The decoder and the followers' communicator must outlive the engine.
   Engine(const generate::Decoder& decoder, const EngineOptions& options);
   // Ends all requests, as stop() does.
   ~Engine() override;
 
-  // Null: the queue is full, in all or for this client. InputError if no cache could hold a sequence of the
-  // request; Unavailable once the engine has ended.
+  // Null: the queue is full, in all or for this client. InputError if no cache
+  // can hold a sequence of the request. Unavailable once the engine has ended.
   std::shared_ptr<PendingRequest> add_request(const std::string& client, inference::Request request,
                                               generate::SamplingParams sampling_params,
                                               PendingRequest::News news, std::function<void()> changed);
 
-  // Requests whose clients wait for the end alone are generated anew with the new parameters. The sequences
-  // of others go on: their tokens so far are computed anew with the new parameters.
+  // Requests whose clients wait only for the end are generated anew with the new parameters. Other
+  // clients' sequences go on: their tokens so far are computed anew with the new parameters.
   bool between_steps(const std::function<void()>& action, const std::string& message) override;
 
   void stop(const std::string& why) override;
@@ -105,9 +105,9 @@ class Engine final : public RequestEngine {
     int64_t end_sequence() const { return first_sequence + pending->request().samples; }
   };
   struct Client {
-    int64_t number = 0;  // the scheduler's
+    int64_t number = 0;  // its number in the scheduler
     int64_t requests = 0;
-    int64_t new_sequences = 0;  // that the scheduler does not know yet
+    int64_t new_sequences = 0;  // not yet known to the scheduler
   };
 
   void run();
@@ -127,12 +127,12 @@ class Engine final : public RequestEngine {
   void fail_all(const std::exception_ptr& fault);
 
   EngineOptions options_;
-  // The thread's own.
+  // Used by the engine's thread only.
   generate::Generator generator_;
   generate::Followers followers_;
   std::vector<ActiveRequest> active_;
 
-  mutable std::mutex mutex_;  // of all below
+  mutable std::mutex mutex_;  // guards all members below
   std::condition_variable work_came_;
   std::deque<ActiveRequest> new_requests_;
   std::map<std::string, Client> clients_;
@@ -143,8 +143,8 @@ class Engine final : public RequestEngine {
   std::string stopped_ = "the server was stopped";
   bool stopping_ = false;
   bool ended_ = false;                             // no callback is called any more
-  const std::function<void()>* action_ = nullptr;  // of between_steps()
-  std::string message_;                            // with it
+  const std::function<void()>* action_ = nullptr;  // between_steps()' argument
+  std::string message_;                            // between_steps()' argument
   std::exception_ptr action_fault_;
   std::condition_variable action_done_;
   std::thread thread_;

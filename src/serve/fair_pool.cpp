@@ -45,7 +45,7 @@ std::function<void()> FairPool::Queues::take() {
   return work;
 }
 
-// REQUIRES: one of them has work.
+// REQUIRES: one of the queues has work.
 FairPool::Queues& FairPool::next_queues() {
   const bool begins = going_on_.turns.empty() || (!beginning_.turns.empty() && !began_last_);
   began_last_ = begins;

@@ -1,5 +1,5 @@
-// A thread pool for many clients, round robin: one work item of each client in turn, however many each has
-// queued.
+// A thread pool for many clients, round robin: clients get
+// one work item each in turn, however many they have queued.
 #pragma once
 
 #include <condition_variable>
@@ -17,13 +17,13 @@ namespace sluice::serve {
 class FairPool {
  public:
   explicit FairPool(int threads);
-  // Work that has not begun is thrown away.
+  // Discards work that has not begun.
   ~FairPool();
 
-  // kGoOn continues an answer, kBegin begins one. The two kinds take turns, so that a client's first request
-  // does not wait for all answers of a crowd, nor these for a crowd's requests.
+  // kGoOn continues an answer, kBegin begins one. The kinds alternate. So a client's first request
+  // does not wait for all answers of a crowd, and these do not wait for a crowd's requests.
   enum class Turn : uint8_t { kGoOn, kBegin };
-  // Thread-safe. `work` must throw nothing.
+  // Thread-safe. `work` must not throw.
   void post(Turn turn, const std::string& client, std::function<void()> work);
 
  private:

@@ -20,8 +20,8 @@ void HeadAnswer::begin(const std::string& body, HeadEndpoint endpoint) {
       self->computed_ = true;
       self->changed();
     };
-    // The connection keeps this answer until it is sent or the client has left. Nobody may finish it before
-    // its pending texts are known here, so the engine's call is asked for once more at the end.
+    // The connection keeps this answer alive until it is sent or the client has left. The answer
+    // must not finish before pending_ is set, so changed() is called once more at the end.
     done_ = true;
     reply_->on_change([self = shared_from_this()] { self->changed(); });
     pending_ = context_.engine.add_request(client_, request_.texts, computed);

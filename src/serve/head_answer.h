@@ -1,4 +1,4 @@
-// One request for a head's numbers on its way: read, computed, and answered. No thread waits for it.
+// One request for a head's numbers: read, computed, and answered. No thread waits for it.
 #pragma once
 
 #include <atomic>
@@ -13,14 +13,14 @@
 
 namespace sluice::serve {
 
-// The parts that such answers have in common. All of it outlives them.
+// The context shared by such answers. All of it outlives them.
 struct HeadAnswerContext {
   HeadEngine& engine;
   FairPool& pool;
   HeadRequestReader reader;
-  std::function<std::string()> fingerprint;  // of the parameters, now
+  std::function<std::string()> fingerprint;  // the current parameters'
   std::function<void(const std::string& fault)>
-      failed;  // hears of requests that fail by no fault of their own
+      failed;  // called if a request fails by the server's fault
 };
 
 class HeadAnswer : public std::enable_shared_from_this<HeadAnswer> {

@@ -87,7 +87,7 @@ Input input_of(const Json& told, const char* field, std::string name, int64_t vo
   return {"", read_token_ids(told, field, vocabulary), std::move(name)};
 }
 
-// One or several; `vocabulary` 0: texts alone.
+// One or several inputs; `vocabulary` 0: texts only.
 std::vector<Input> inputs_of(const Json& told, const char* field, int64_t vocabulary, int64_t most) {
   if (told.is_array() && told.empty()) throw FieldError(field, text(field, " is empty: give a text"));
   const bool several = told.is_array() && !told.front().is_number();
@@ -101,7 +101,7 @@ std::vector<Input> inputs_of(const Json& told, const char* field, int64_t vocabu
   return inputs;
 }
 
-// The first of these fields that is there.
+// The first of these fields that is present.
 const char* present_of(const Json& body, std::initializer_list<const char*> fields) {
   for (const char* const field : fields) {
     const Json* const found = base::find(body, field);
@@ -175,7 +175,7 @@ class RequestBuilder {
     add_tokens({encoded.ids.begin(), encoded.ids.end()}, "messages", "messages");
   }
 
-  // Embeddings are compared; a head of one number is asked about each pair as one text.
+  // Embeddings are compared; a head of one number gets each pair as one text.
   void read_pairs(const std::vector<Input>& queries, const std::vector<Input>& documents, const char* field) {
     if (queries.size() != 1 && queries.size() != documents.size())
       throw FieldError(field, text(field, " has ", documents.size(), " texts beside ", queries.size(),
@@ -252,7 +252,7 @@ class RequestBuilder {
     }
   }
 
-  // As many tokens of a text as truncate_prompt_tokens says.
+  // The number of tokens of a text that truncate_prompt_tokens keeps.
   int64_t kept_tokens() const {
     const auto most = read_field<int64_t>(body_, "truncate_prompt_tokens");
     if (!most) return std::numeric_limits<int64_t>::max();

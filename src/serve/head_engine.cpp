@@ -94,7 +94,7 @@ void HeadEngine::run() {
 
 // False: the engine ends.
 bool HeadEngine::wait_until_asked() {
-  constexpr std::chrono::seconds kPatience{5};  // until the other ranks are asked whether they are there
+  constexpr std::chrono::seconds kPatience{5};  // then a message checks the other ranks
   std::unique_lock lock(mutex_);
   const auto asked = [this] { return stopping_ || action_ != nullptr || !queue_.empty(); };
   while (!asked_.wait_for(lock, kPatience, asked)) followers_.wait();
@@ -154,7 +154,7 @@ void HeadEngine::end_all(const std::exception_ptr& why) {
     in_batch_.clear();
     stats_.running = 0;
   }
-  for (const auto& request : all) request->fail(why);  // what is whole already stays so
+  for (const auto& request : all) request->fail(why);  // complete requests stay complete
 }
 
 }  // namespace sluice::serve

@@ -1,5 +1,5 @@
-// A head's numbers of texts, for many clients at once: one thread that owns the model, and requests that
-// others wait for. Texts of different requests are packed into one batch.
+// Computes a head's numbers for texts of many clients. One thread owns the model; other
+// threads wait for their requests. Texts of different requests are packed into one batch.
 #pragma once
 
 #include <condition_variable>
@@ -20,29 +20,29 @@
 namespace sluice::serve {
 
 struct HeadEngineOptions {
-  int64_t max_num_batched_tokens = 2048;  // of a batch, unless one text has more
-  int64_t max_queued_texts = 4096;        // that have not begun
+  int64_t max_num_batched_tokens = 2048;  // per batch, unless one text has more
+  int64_t max_queued_texts = 4096;        // waiting texts
   int64_t max_queued_texts_of_client = 2048;
-  // The ranks that have the model, of which this one is the first; null: it is alone. Borrowed.
+  // The model's ranks, of which this one is the first; null: it is alone. Borrowed.
   comm::Communicator* followers = nullptr;
 };
 
 class HeadEngine final : public RequestEngine {
  public:
-  // The numbers of each text of a batch. Collective over the followers, who are told the same texts.
+  // Computes the numbers of each text of a batch. Collective over the followers, who get the same texts.
   using Compute = std::function<std::vector<std::vector<double>>(const TokenTexts&)>;
 
   HeadEngine(Compute compute, const HeadEngineOptions& options);
-  // Ends all requests as stop() does.
+  // Ends all requests, as stop() does.
   ~HeadEngine() override;
 
-  // Null: as many texts wait already as may, in all or of this client. Unavailable once the engine has ended.
-  // REQUIRES: texts that compute() takes, one or more.
+  // Null: the queue is full, in all or for this client. Unavailable once
+  // the engine has ended. REQUIRES: one or more texts that compute() takes.
   std::shared_ptr<PendingTexts> add_request(const std::string& client,
                                             std::vector<std::vector<int32_t>> texts,
                                             std::function<void()> done);
 
-  // Requests that wait for the rest of their texts begin again: a response is of one model.
+  // Requests that have only some of their numbers begin again: a response comes from one model.
   bool between_steps(const std::function<void()>& action, const std::string& others) override;
   void stop(const std::string& why) override;
   EngineStats stats() const override;
@@ -62,13 +62,13 @@ class HeadEngine final : public RequestEngine {
   mutable std::mutex mutex_;
   std::condition_variable asked_, acted_;
   TextQueue queue_;
-  std::vector<std::shared_ptr<PendingTexts>> in_batch_;  // requests that have texts in it
+  std::vector<std::shared_ptr<PendingTexts>> in_batch_;  // requests with texts in the current batch
   EngineStats stats_;
   std::string fault_;
   std::string stopped_ = "the server was stopped";
   bool stopping_ = false;
   bool ended_ = false;
-  const std::function<void()>* action_ = nullptr;  // for between two steps
+  const std::function<void()>* action_ = nullptr;  // between_steps()' argument
   std::string others_take_;
   std::exception_ptr action_fault_;
   std::thread thread_;

@@ -106,7 +106,7 @@ TEST(HeadEngine, WhatClientsLeftIsNotComputed) {
   EXPECT_EQ(engine.stats().aborted, 1);
 }
 
-// The first of three ranks hears requests; the others compute the same batches and take the same models.
+// The first of three ranks gets the requests; the others compute the same batches and take the same models.
 TEST(HeadEngine, FollowersComputeWhatTheLeaderDoes) {
   comm::FakeWorld world(3);
   std::vector<std::vector<Texts>> batches(3);
@@ -163,7 +163,7 @@ TEST(HeadEngine, StoppingEndsWhatWaits) {
   std::promise<void> done;
   const auto waits = engine.add_request("b", {{1}}, [&] { done.set_value(); });
   auto stopped = std::async([&] { engine.stop("it is late"); });
-  while (true) {  // until stop() has been heard
+  while (true) {  // until stop() takes effect
     try {
       if (const auto more = engine.add_request("c", {{1}}, [] {})) more->abort();
     } catch (const Unavailable&) {

@@ -1,5 +1,5 @@
-// Ranks that have a model with a head between them. The first one hears requests and leads; before each batch
-// it tells the others which texts it has.
+// The ranks that share a model with a head. The first one receives
+// requests and leads; before each batch it sends the others its texts.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@ namespace sluice::serve {
 
 using TokenTexts = std::vector<std::vector<int32_t>>;
 
-// The leader's side: member 0 of a communicator that moves host memory. Throws what that throws.
+// The leader's side: member 0 of a communicator that moves host memory. Errors are the communicator's.
 class HeadFollowers {
  public:
-  // Null: the leader is alone, and tells nobody.
+  // Null: the leader is alone, and calls do nothing.
   explicit HeadFollowers(comm::Communicator* members) : members_(members) {}
 
-  void compute(const TokenTexts& texts) const;    // the next batch, which is collective
-  void wait() const;                              // nothing yet, so that nobody loses patience
-  void broadcast(const std::string& what) const;  // they take this, as they know how to: another model, say
+  void compute(const TokenTexts& texts) const;    // announces the next batch, which is collective
+  void wait() const;                              // no work yet; keeps followers from timing out
+  void broadcast(const std::string& what) const;  // calls the followers' take(): a new model, for example
   void end() const;
 
  private:
@@ -33,7 +33,7 @@ struct HeadFollowerActions {
   std::function<void(const std::string& what)> take;
 };
 
-// The others' side: does what the leader says until it ends.
+// The followers' side: runs the leader's commands until end().
 void follow(comm::Communicator& members, const HeadFollowerActions& actions);
 
 }  // namespace sluice::serve

@@ -18,7 +18,7 @@ using base::Json;
 using base::text;
 using Activation = ServedHead::Activation;
 
-constexpr double kShortest = 1e-12;  // a length that is divided by, as torch's normalize takes it
+constexpr double kShortest = 1e-12;  // least divisor, as in torch's normalize
 
 double dot(const std::vector<float>& a, const std::vector<float>& b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), 0.0, std::plus(),
@@ -29,7 +29,7 @@ double cosine(const std::vector<float>& a, const std::vector<float>& b) {
   return dot(a, b) / (std::max(std::sqrt(dot(a, a)), kShortest) * std::max(std::sqrt(dot(b, b)), kShortest));
 }
 
-// The first numbers alone, where they are asked for, divided by the length of these unless asked not to.
+// The first `dimensions` numbers if requested, divided by their length unless the request forbids it.
 std::vector<float> embedding_of(std::vector<float> row, const HeadRequest& request) {
   if (request.dimensions) row.resize(static_cast<size_t>(*request.dimensions));
   if (!request.normalized) return row;
@@ -61,7 +61,7 @@ std::string base64_of(const std::vector<float>& row) {
   using boost::archive::iterators::base64_from_binary, boost::archive::iterators::transform_width;
   using Letters = base64_from_binary<transform_width<const char*, 6, 8>>;
   const size_t bytes = row.size() * sizeof(float);
-  std::string packed(bytes + 2, '\0');  // the last letters are read with bits of what stands behind
+  std::string packed(bytes + 2, '\0');  // encoding reads up to two bytes more
   std::memcpy(packed.data(), row.data(), bytes);
   const size_t padding = (3 - bytes % 3) % 3;
   std::string letters(Letters(packed.data()), Letters(packed.data() + bytes + padding));
@@ -69,7 +69,7 @@ std::string base64_of(const std::vector<float>& row) {
   return letters;
 }
 
-// As few digits as give the same number again.
+// The fewest digits that give the same number again.
 std::string list_of(const std::vector<float>& row) {
   std::string list = "[";
   for (const float each : row) {
@@ -91,8 +91,8 @@ Json classified(const std::vector<float>& row, const ServedHead& head) {
           {"num_classes", row.size()}};
 }
 
-// A text's part of the response. Numbers are written by themselves: of each, a JSON value would take many
-// times its bytes.
+// A text's part of the response. Numbers are written directly,
+// because JSON values would take many times their bytes.
 std::string item_of(size_t index, const HeadRequest& request, const ServedHead& head,
                     const std::vector<float>& own) {
   if (request.endpoint == HeadEndpoint::kEmbeddings)
@@ -132,7 +132,7 @@ Json scored(const std::vector<double>& scores) {
   return data;
 }
 
-// The best first; of equals in the order they were given.
+// The best first; ties in their given order.
 Json ranked(const HeadRequest& request, const std::vector<double>& scores) {
   std::vector<size_t> order(scores.size());
   std::iota(order.begin(), order.end(), size_t{0});

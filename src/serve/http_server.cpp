@@ -23,11 +23,11 @@ using asio::ip::tcp;
 using base::text;
 using boost::system::error_code;
 
-constexpr size_t kReadBytes = 16384;  // at once, and what may wait behind a request that is being answered
-constexpr double kLeavingS = 0.5;     // from the end of what a client sends until it counts as gone
-constexpr double kFarewellS = 2;  // for a client to take the answer to a request that was not read to its end
-constexpr double kPauseS = 0.1;   // after an accept that failed, for want of descriptors say
-constexpr int kAcceptedAtOnce = 64;  // then others have their turn
+constexpr size_t kReadBytes = 16384;  // per read, and limit of what waits behind a request in progress
+constexpr double kLeavingS = 0.5;     // from the end of a client's data until it counts as gone
+constexpr double kFarewellS = 2;  // for reading the answer to a request that was not read to its end
+constexpr double kPauseS = 0.1;   // after a failed accept, for example for lack of descriptors
+constexpr int kAcceptedAtOnce = 64;  // then other work gets its turn
 constexpr int kSpareFiles = 128;     // descriptors for all but connections
 
 std::chrono::steady_clock::duration seconds(double s) {
@@ -64,7 +64,7 @@ std::string date_now() {
   return {buffer.data(), size};
 }
 
-// Addresses of IPv6 change within their network of 64 bits, which one client has for itself.
+// A client's IPv6 address changes within its network of 64 bits, so the network identifies the client.
 std::string client_of(const tcp::endpoint& endpoint) {
   const asio::ip::address address = endpoint.address();
   if (address.is_v4()) return address.to_string();
@@ -125,7 +125,7 @@ class HttpServer::Impl : public std::enable_shared_from_this<HttpServer::Impl> {
 
   void drain();
 
-  // Closed where another program is executed: else a connection would live on in a tokenizer's process.
+  // Sockets close on exec: otherwise a connection would live on in a tokenizer's process.
   void accept_those_there() {
     for (int i = 0; i < kAcceptedAtOnce; ++i) {
       const int socket = ::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -156,15 +156,15 @@ class HttpServer::Impl : public std::enable_shared_from_this<HttpServer::Impl> {
   asio::steady_timer pause_{io_};
   int port_ = 0;
   bool draining_ = false;
-  std::atomic<int64_t> bodies_bytes_ = 0;  // that are being read, or that a handler holds
+  std::atomic<int64_t> bodies_bytes_ = 0;  // being read, or held by a handler
   std::list<std::shared_ptr<Connection>> connections_;
   std::list<Connection*> waiting_;  // for a head, the longest first
   std::unordered_map<std::string, int64_t> by_client_;
   std::atomic<int64_t> open_ = 0, accepted_ = 0, refused_ = 0, late_ = 0, faults_ = 0;
 };
 
-// One client's connection: it reads a request, waits for its answer, writes that, and reads the next. All on
-// the server's thread.
+// One client's connection: it reads a request, waits for its answer, writes
+// the answer, and reads the next request. Runs on the server's thread.
 class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(std::shared_ptr<Impl> server, tcp::socket socket, std::string client)
@@ -180,7 +180,7 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
     read();
   }
 
-  // Ends it at once.
+  // Closes the connection at once.
   void close() {
     if (stage_ == Stage::kClosed) return;
     stop_waiting();
@@ -195,7 +195,7 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
     --server_->open_;
     server_->connections_.erase(place_);
   }
-  // Behind the answer that is waited for.
+  // Closes the connection after the answer that it waits for.
   void drain() {
     keep_alive_ = false;
     if (stage_ == Stage::kHead && buffer_.empty()) close();
@@ -219,7 +219,7 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
   bool read_body();
   void answer();
   void refuse(Response response);
-  // Where what follows is not known to be a request.
+  // Refuses, then closes: the following bytes may be no request.
   void refuse_and_end(Response response) {
     keep_alive_ = false;
     refuse(std::move(response));
@@ -243,7 +243,7 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
   void stop_waiting() {
     if (stage_ == Stage::kHead) server_->waiting_.erase(waiting_place_);
   }
-  // Counts so many bytes of this connection's body.
+  // Sets the number of bytes counted for this connection's body.
   void hold(int64_t bytes) { server_->bodies_bytes_ += bytes - std::exchange(held_, bytes); }
 
   std::shared_ptr<Impl> server_;
@@ -253,13 +253,13 @@ class HttpServer::Impl::Connection : public std::enable_shared_from_this<Connect
   std::list<Connection*>::iterator waiting_place_;
   Stage stage_ = Stage::kClosed;
   std::array<char, kReadBytes> chunk_{};
-  std::string buffer_;  // that was received, and belongs to no request yet
+  std::string buffer_;  // received bytes that belong to no request yet
   size_t searched_ = 0;
   bool reading_ = false, ended_ = false, begun_ = false;
   http::Head head_;
   std::optional<http::BodyReader> body_;
   int64_t held_ = 0;
-  uint64_t number_ = 0;  // of the request
+  uint64_t number_ = 0;  // the request's
   std::shared_ptr<Answer> answer_;
   bool keep_alive_ = true, chunked_ = false, complete_ = false;
   std::deque<std::string> out_;
@@ -323,7 +323,7 @@ class HttpServer::Impl::Answer : public Reply, public std::enable_shared_from_th
   uint64_t number_;
   std::atomic<bool> gone_ = false;
   std::atomic<int64_t> backlog_ = 0;
-  std::function<void()> changed_;  // the server's thread's
+  std::function<void()> changed_;  // used on the server's thread
 };
 
 void HttpServer::Impl::drain() {
@@ -355,7 +355,7 @@ bool HttpServer::Impl::make_room(const std::string& client) {
   return true;
 }
 
-// Its request is not read: what fits into the socket's buffer is written, and that is all.
+// Does not read the request: writes as much as fits the socket's buffer, then shuts down.
 void HttpServer::Impl::refuse(tcp::socket& socket) {
   ++refused_;
   const Response told =
@@ -393,7 +393,7 @@ void HttpServer::Impl::Connection::heard(error_code error, size_t bytes) {
   read();
 }
 
-// The client sends no more: it has left, or it waits for the answer with its own side closed, which some do.
+// The client sends no more: it has left, or it waits for the answer with its own side closed, as some do.
 void HttpServer::Impl::Connection::ended() {
   if (stage_ != Stage::kAnswer) return close();
   keep_alive_ = keep_alive_ && !buffer_.empty();
@@ -473,7 +473,7 @@ void HttpServer::Impl::Connection::answer() {
   server_->handler_.handle(std::move(request), answer_);
 }
 
-// Answers a request that is not read to its end, or that is none.
+// Answers an invalid request, or one that is not read to its end.
 void HttpServer::Impl::Connection::refuse(Response response) {
   stop_waiting();
   stage_ = Stage::kAnswer;
@@ -554,7 +554,7 @@ void HttpServer::Impl::Connection::write_next() {
   });
 }
 
-// All that there was has been taken, which need not be all of the answer.
+// All bytes so far were taken; the answer may have more.
 void HttpServer::Impl::Connection::answered() {
   if (!complete_) {
     if (!ended_) timer_.cancel();
@@ -578,8 +578,8 @@ void HttpServer::Impl::Connection::answered() {
   error_code ignored;
   socket_.shutdown(tcp::socket::shutdown_send, ignored);
   if (ended_) return close();
-  // What the client still sends is read and thrown away for a moment: else its system would throw the answer
-  // away.
+  // Reads and discards the client's further bytes for a
+  // moment: otherwise its system would discard the answer.
   stage_ = Stage::kFarewell;
   buffer_.clear();
   set_deadline(kFarewellS);
@@ -613,7 +613,7 @@ HttpServer::HttpServer(const std::string& host, int port, const HttpLimits& limi
 }
 
 HttpServer::~HttpServer() {
-  // Connections and the server hold each other.
+  // Connections and the server hold references to each other.
   const auto connections = impl_->connections_;
   for (const auto& connection : connections) connection->close();
   impl_->stop_accepting();

@@ -8,7 +8,7 @@
 namespace sluice::serve {
 namespace {
 
-constexpr std::string_view kIncomplete = "\xEF\xBF\xBD";  // U+FFFD: the bytes of a character so far
+constexpr std::string_view kIncomplete = "\xEF\xBF\xBD";  // U+FFFD: an incomplete character
 
 }  // namespace
 
@@ -49,7 +49,7 @@ void IncrementalDetokenizer::settle(const std::vector<int64_t>& tokens, bool fin
   stopped_ = true;
 }
 
-// Bytes at the end that may be the beginning of a stop string.
+// The number of bytes at the end that may begin a stop string.
 size_t IncrementalDetokenizer::held_back() const {
   size_t held = 0;
   for (const std::string& stop : *stops_) {

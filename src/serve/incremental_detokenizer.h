@@ -1,4 +1,4 @@
-// The text of tokens while they are generated, each decoded once.
+// The text of tokens during generation; each token is decoded once.
 #pragma once
 
 #include <cstdint>
@@ -36,10 +36,10 @@ class IncrementalDetokenizer {
   const corpus::Tokenizer* tokenizer_;
   std::shared_ptr<const std::vector<std::string>> stops_;
   std::vector<int64_t> before_;  // the last decoded tokens, prompt included
-  size_t decoded_ = 0;           // tokens
-  size_t settled_ = 0;           // bytes of text_ of decoded tokens; later ones are decoded again
+  size_t decoded_ = 0;           // decoded tokens
+  size_t settled_ = 0;           // bytes of text_ from decoded tokens; later ones are decoded again
   std::string text_;
-  size_t shown_ = 0;  // bytes
+  size_t shown_ = 0;  // bytes shown
   bool stopped_ = false;
 };
 

@@ -11,7 +11,7 @@
 namespace sluice::serve {
 namespace {
 
-// A scraper or two ask for small pages.
+// Small limits: a scraper or two fetch small pages.
 constexpr HttpLimits kLimits{.connections = 256, .connections_per_client = 64, .body_bytes = 8192};
 
 }  // namespace

@@ -1,4 +1,4 @@
-// One request for a head's numbers, until all its texts have theirs. Thread-safe.
+// One request for a head's numbers, until all of its texts have them. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -12,22 +12,22 @@ namespace sluice::serve {
 
 class PendingTexts {
  public:
-  // `done` is called once, on the engine's thread, when all texts have their numbers or the request has
-  // failed, and must not take long.
+  // `done` is called once, on the engine's thread, when all texts have
+  // their numbers or the request has failed. It must return quickly.
   PendingTexts(std::vector<std::vector<int32_t>> texts, std::function<void()> done);
 
   const std::vector<std::vector<int32_t>>& texts() const { return texts_; }
 
-  // The client's side. True: `numbers` are those of all texts. Throws what the request failed with.
+  // The client's side. True: `numbers` has all texts' numbers. Throws the fault if the request failed.
   bool read(std::vector<std::vector<float>>& numbers);
-  void abort() { aborted_ = true; }  // nobody waits any more
+  void abort() { aborted_ = true; }  // the client has left
 
   // The engine's side.
   bool aborted() const { return aborted_; }
-  // True: it was the last text.
+  // True: this was the last text.
   bool publish(size_t text, const std::vector<double>& numbers);
   void fail(std::exception_ptr fault);
-  // Forgets all numbers.
+  // Clears all numbers.
   void begin_anew();
 
  private:
@@ -36,7 +36,7 @@ class PendingTexts {
   std::atomic<bool> aborted_ = false;
   std::mutex mutex_;
   std::vector<std::vector<float>> numbers_;
-  size_t known_ = 0;  // texts
+  size_t known_ = 0;  // texts with numbers
   std::exception_ptr fault_;
 };
 

@@ -9,8 +9,8 @@
 
 namespace sluice::serve {
 
-// The engine computes nothing any more: the server stops, or ranks of its model are lost. Clients may ask
-// another server.
+// Thrown if the engine computes nothing any more: the server stops,
+// or ranks of its model are lost. Clients may try another server.
 class Unavailable : public base::RunError {
  public:
   using RunError::RunError;
@@ -46,7 +46,7 @@ class RequestEngine {
   virtual void stop(const std::string& why) = 0;
 
   virtual EngineStats stats() const = 0;
-  // Why the engine has ended, or "".
+  // The reason why the engine has ended, or "".
   virtual std::string fault() const = 0;
 };
 

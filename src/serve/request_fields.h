@@ -1,4 +1,4 @@
-// Fields that the requests of several endpoints have, read the same way everywhere.
+// Fields that requests of several endpoints share, read the same way everywhere.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class UnknownModel : public http::FieldError {
 
 inline constexpr const char* kRequestName = "the request";
 
-// Nothing where the field is not there or null.
+// Nothing if the field is missing or null.
 template <typename T>
 std::optional<T> read_field(const base::Json& body, const char* key) {
   if (!body.contains(key) || body.at(key).is_null()) return std::nullopt;
@@ -37,20 +37,20 @@ void require_field_in(const char* field, T value, base::Range<T> range) {
   }
 }
 
-// The body as a JSON object with fields that `rules` let through, of no more than so many entries.
+// The body as a JSON object of at most `json_entries` entries, with fields that `rules` allow.
 base::Json read_body(const std::string& body, std::span<const http::FieldRule> rules, int64_t json_entries);
 
-// Which of the model's adapters the body names; -1: the model itself, or none. UnknownModel where it names
-// another.
+// The index of the adapter that the body names; -1: the
+// model itself, or no name. UnknownModel for other names.
 int read_model(const base::Json& body, const std::string& model, const std::vector<std::string>& adapters);
 
-// FieldError where one is no id of the vocabulary.
+// The token ids in a list. FieldError if one is outside the vocabulary.
 std::vector<int64_t> read_token_ids(const base::Json& list, const char* field, int64_t vocabulary);
 
-// Whether a text can fit is known before it is taken apart, which takes a tokenizer seconds a megabyte.
+// Refuses a text that cannot fit before it is tokenized, which takes seconds per megabyte.
 void require_short(const char* field, const std::string& text, int64_t context_length);
 
-// The tokens of a text as a document begins. FieldError as require_short().
+// The tokens of a text, which begins as a document does. FieldError as require_short().
 std::vector<int64_t> encode_field(const char* field, const std::string& text,
                                   const corpus::Tokenizer& tokenizer, int64_t context_length);
 

@@ -23,7 +23,7 @@ using base::InputError;
 using base::Json;
 using base::text;
 
-constexpr int64_t kBodyOfGet = 8192;  // that is read and thrown away
+constexpr int64_t kBodyOfGet = 8192;  // read and discarded
 constexpr std::string_view kModels = "/v1/models";
 
 std::string metrics_text(const EngineStats& engine, const HttpFigures& http) {
@@ -54,7 +54,7 @@ std::string metrics_text(const EngineStats& engine, const HttpFigures& http) {
   return lines;
 }
 
-// In the same time whatever differs.
+// Takes the same time whatever differs.
 bool same(std::string_view a, std::string_view b) {
   unsigned different = a.size() == b.size() ? 0 : 1;
   for (size_t i = 0; i < a.size(); ++i)
@@ -99,7 +99,7 @@ class Server::Impl : public HttpHandler {
     }
   }
 
-  // The engine calls answers, which post to the pool, which sends to connections.
+  // Order matters: the engine calls answers, which post to the pool, which sends to connections.
   ~Impl() override {
     engine_.stop("the server was stopped");
     http_.reset();
@@ -116,7 +116,7 @@ class Server::Impl : public HttpHandler {
     fingerprint_ = std::move(fingerprint);
   }
 
-  // What is asked before any of a body is read, so nobody without a key makes the server hold one.
+  // Checks a request before its body is read, so a client without a key cannot make the server hold a body.
   Admission admit(const http::Head& head) override {
     if (auto told = refuse_stranger(head)) return {std::move(told), 0};
     const bool asks = head.method == "GET" || head.method == "HEAD";
@@ -148,8 +148,8 @@ class Server::Impl : public HttpHandler {
   }
 
  private:
-  // Clients without the key; where there is none, pages of the web that a browser on this machine shows:
-  // under a name of their own that points here (DNS rebinding), or from another origin.
+  // Refuses clients without the key. Without keys, refuses web pages in a browser on
+  // this machine that come under their own name (DNS rebinding) or from another origin.
   std::optional<Response> refuse_stranger(const http::Head& head) const {
     if (!options_.keys.empty()) {
       if (head.path == "/health" || knows_key(head)) return std::nullopt;
@@ -196,7 +196,7 @@ class Server::Impl : public HttpHandler {
     return told;
   }
 
-  // Asks the engine, and the tokenizer if it failed before.
+  // Asks the engine, and the tokenizer if the last request failed.
   Response health() {
     if (const std::string fault = engine_.fault(); !fault.empty()) return retry_later(fault, "5");
     if (draining_) return retry_later("the server is stopping", "5");
@@ -251,13 +251,13 @@ class Server::Impl : public HttpHandler {
 
   void answer(HttpRequest request, std::shared_ptr<Reply> reply) {
     const auto number = static_cast<uint64_t>(++requests_);
-    // Another one each time, and in each life of the server.
+    // A different seed for each request and each start of the server.
     const uint64_t seed = base::random_bits(static_cast<uint64_t>(started_ns_), number, 0) >> 1;
     const std::string client = client_of(request);
     service_->answer(std::move(request), client, std::move(reply), number, seed);
   }
 
-  // By key where there are several, else by address.
+  // A client's identity: its key if there are several, else its address.
   std::string client_of(const HttpRequest& request) const {
     const std::string* const told = request.head.find("authorization");
     return options_.keys.size() > 1 && told != nullptr ? *told : request.client;
@@ -270,7 +270,7 @@ class Server::Impl : public HttpHandler {
   std::unique_ptr<Service> service_;
   mutable std::mutex mutex_;
   std::string fingerprint_;
-  std::string fault_;  // of the last request that failed by no fault of its own, until a probe goes well
+  std::string fault_;  // the last failure by the server's fault, until a probe succeeds
   bool probing_ = false;
   int64_t started_ = now_s();
   int64_t started_ns_ = std::chrono::system_clock::now().time_since_epoch().count();

@@ -1,6 +1,6 @@
-// An endpoint that speaks OpenAI's language to many clients at once: completions and chat completions, or of
-// a model that ends in a head embeddings, ranks, scores and classes; models, /health and Prometheus'
-// /metrics.
+// An OpenAI-compatible endpoint for many clients: completions and chat
+// completions, or for a model that ends in a head embeddings, ranks,
+// scores and classes. Also models, /health and Prometheus' /metrics.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@ namespace sluice::serve {
 
 class Server {
  public:
-  // Engine and tokenizer must outlive it; it stops the engine when it ends. InputError where the address
-  // cannot be had.
+  // Engine and tokenizer must outlive the server, which stops the
+  // engine when it ends. InputError if the address is not available.
   Server(Engine& engine, const corpus::Tokenizer& tokenizer, ServerOptions options);
   Server(HeadEngine& engine, const corpus::Tokenizer& tokenizer, ServerOptions options);
   ~Server();
@@ -24,11 +24,11 @@ class Server {
   int port() const;
   // Serves until stop(), or until all clients have their answers after drain().
   void run();
-  // From any thread: takes no new request.
+  // From any thread: accepts no new request.
   void drain();
   // From any thread, also before run().
   void stop();
-  // From any thread: other parameters have taken the place of the model's.
+  // From any thread: announces that the model's parameters were replaced.
   void set_fingerprint(std::string fingerprint);
 
  private:

@@ -14,20 +14,20 @@ namespace sluice::serve {
 struct ServerOptions {
   std::string host = "127.0.0.1";
   int port = 8000;                    // 0: any
-  std::vector<std::string> keys;      // one of which clients must send; none: nobody is asked for one
+  std::vector<std::string> keys;      // clients must send one of them; none: no key is needed
   std::string model;                  // its name
-  std::vector<std::string> adapters;  // names of tuned models that it has side by side, by their numbers
-  std::string fingerprint;            // of its parameters
+  std::vector<std::string> adapters;  // names of tuned models served side by side, by their indices
+  std::string fingerprint;            // its parameters'
   int64_t context_length = 0;         // tokens of prompt and answer together
   int64_t vocabulary = 0;
   std::vector<int64_t> end_tokens;
   const ToolFormat* tool_format = nullptr;  // null: requests with tools are refused
-  ServedHead head;                          // of a model that ends in one
-  // A query and a document as one text, where such a head has one number.
+  ServedHead head;                          // for a model that ends in a head
+  // Joins a query and a document to one text, for heads of one number.
   std::string pair_template = "{query}\n{document}";
   HttpLimits http;
   RequestLimits requests;
-  int threads = 4;  // that read requests and write answers
+  int threads = 4;  // for reading requests and writing answers
 };
 
 }  // namespace sluice::serve

@@ -35,7 +35,7 @@ AnswerHead about_of(const ServerOptions& options, const char* kind, uint64_t num
           .created = std::chrono::duration_cast<std::chrono::seconds>(now).count()};
 }
 
-// Begins an answer on a thread of the pool. The request's bytes are held no longer than that takes.
+// Begins an answer on a thread of the pool. The request's bytes are freed when that has run.
 template <typename Begin>
 void post_beginning(FairPool& pool, const std::string& client, HttpRequest request, Begin begin) {
   const auto shared = std::make_shared<HttpRequest>(std::move(request));

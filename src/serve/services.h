@@ -1,5 +1,5 @@
-// The services that a server's POST requests ask for: text of a model that generates, or the numbers of a
-// model's head.
+// The services behind a server's POST requests: text from a
+// model that generates, or the numbers of a model's head.
 #pragma once
 
 #include <functional>
@@ -21,19 +21,19 @@ struct ServiceContext {
   FairPool& pool;
   const corpus::Tokenizer& tokenizer;
   const ServerOptions& options;
-  std::function<std::string()> fingerprint;  // of the parameters, now
+  std::function<std::string()> fingerprint;  // the current parameters'
   std::function<void(const std::string& fault)>
-      failed;  // hears of requests that fail by no fault of their own
+      failed;  // called if a request fails by the server's fault
 };
 
 class Service {
  public:
   virtual ~Service() = default;
 
-  // Why nothing is answered at a path; nothing: it is.
+  // The refusal of a path that the service does not answer; nothing: it answers.
   virtual std::optional<Response> refusal(const std::string& path) const = 0;
-  // Sends the response, now or later. `number`: of the request, in this life of the server; `seed`: of draws.
-  // REQUIRES: no refusal() of its path.
+  // Sends the response, now or later. `number`: the request's, since the
+  // server started. `seed`: for sampling. REQUIRES: no refusal() of its path.
   virtual void answer(HttpRequest request, const std::string& client, std::shared_ptr<Reply> reply,
                       uint64_t number, uint64_t seed) = 0;
 };

@@ -1,4 +1,4 @@
-// What tests of this module have in common: bytes to a port of this machine, and what comes back.
+// Shared by this module's tests: sends bytes to a local port and receives the answer.
 #pragma once
 
 #include <arpa/inet.h>

@@ -49,7 +49,7 @@ int64_t TextQueue::drop_aborted() {
   return requests;
 }
 
-// A request's texts stand one behind the other, so those that have their numbers are in front of its first.
+// A request's texts are consecutive, so texts before its first queued one have their numbers.
 void TextQueue::begin_anew() {
   for (auto& [name, client] : clients_) {
     std::deque<QueuedText> anew;

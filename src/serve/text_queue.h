@@ -1,5 +1,5 @@
-// Texts of many clients that wait for a head's numbers, and which of them the next batch has. It decides by
-// tokens alone: no clock, no thread.
+// Texts of many clients that wait for a head's numbers. Chooses
+// each next batch by token counts alone: no clock, no thread.
 #pragma once
 
 #include <cstdint>
@@ -25,16 +25,16 @@ class TextQueue {
  public:
   void add(const std::string& client, const std::shared_ptr<PendingTexts>& request);
 
-  // Texts of so many tokens together, or one text. Each is of the client that has had the fewest tokens, so
-  // that a client's share does not grow with its requests; one that comes begins where the others are. A
-  // client's own texts keep their order.
+  // Texts of at most so many tokens together, or one text. The next text is always that of the
+  // client with the fewest tokens so far, so a client's share does not grow with its requests.
+  // A new client starts where the others are. A client's own texts keep their order.
   std::vector<QueuedText> take_batch(int64_t max_tokens);
 
-  // Removes texts whose clients have left, and returns how many requests these were.
+  // Removes texts whose clients have left, and returns the number of their requests.
   int64_t drop_aborted();
-  // Requests that have numbers of some texts, and wait for the others, begin again.
+  // Restarts requests that have only some of their numbers.
   void begin_anew();
-  // Requests, each once.
+  // All requests, each once; the queue is empty afterwards.
   std::vector<std::shared_ptr<PendingTexts>> take_all();
 
   bool empty() const { return clients_.empty(); }
@@ -45,11 +45,11 @@ class TextQueue {
  private:
   struct Client {
     std::deque<QueuedText> texts;
-    int64_t tokens = 0;  // that it has had, and where the others were when it came
+    int64_t tokens = 0;  // served so far, plus the others' count when it came
   };
   std::map<std::string, Client>::iterator next_client();
 
-  std::map<std::string, Client> clients_;  // that have texts
+  std::map<std::string, Client> clients_;  // clients with texts
   int64_t clock_ = 0;                      // tokens of the client that was served last, before it was
   int64_t texts_ = 0;
 };

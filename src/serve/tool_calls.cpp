@@ -10,7 +10,7 @@ namespace {
 
 using base::Json;
 
-// Rows whose marks are part of another's stand before it.
+// A row whose marks are part of another row's marks stands before it.
 constexpr std::array<ToolFormat, 6> kToolFormats = {{
     {.name = "glm",
      .template_mark = "<arg_key>",
@@ -52,7 +52,7 @@ std::string_view stripped(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
 }
 
-// The end of the JSON value that `text` begins with; npos: it does not end. Texts in it may hold brackets.
+// The end of the JSON value that `text` begins with; npos: incomplete. Strings in it may have brackets.
 size_t end_of_json(std::string_view text) {
   int64_t depth = 0;
   bool inside = false;
@@ -80,7 +80,7 @@ std::optional<Json> json_of(std::string_view text) {
   }
 }
 
-// Calls write the object of arguments itself, or as a text.
+// Calls write the object of arguments itself, or as a string.
 std::optional<std::string> arguments_of(const Json& arguments) {
   if (arguments.is_object()) return base::json_text(arguments);
   if (!arguments.is_string()) return std::nullopt;
@@ -105,7 +105,7 @@ bool add_json_call(const Json& call, std::vector<ToolCall>& calls) {
   return true;
 }
 
-// Objects or lists of them, one behind the other, with ";" between or nothing.
+// JSON objects or lists of them in a row, with ";" or nothing between.
 bool add_json_calls(std::string_view text, std::vector<ToolCall>& calls) {
   for (text = stripped(text); !text.empty(); text = stripped(text)) {
     if (text.front() == ';' || text.front() == ',') {
@@ -138,8 +138,8 @@ bool add_named_call(const ToolFormat& format, std::string_view text, std::vector
   return true;
 }
 
-// What stands between `begin` and `end` at the front of `text`, which goes on behind; nothing: they are not
-// there.
+// Takes the text between the first `begin` and the next `end`,
+// and advances `text` past them; nothing: they are missing.
 std::optional<std::string_view> take_between(std::string_view& text, std::string_view begin,
                                              std::string_view end) {
   const size_t from = text.find(begin);
@@ -153,7 +153,7 @@ std::optional<std::string_view> take_between(std::string_view& text, std::string
 
 bool add_tagged_call(const ToolFormat& format, std::string_view text, std::vector<ToolCall>& calls) {
   text = stripped(text);
-  // A call without arguments may end behind its name.
+  // A call without arguments may end after its name.
   const std::string named = std::string(text) + std::string(format.name_end);
   std::string_view rest = named;
   const std::optional<std::string_view> name = take_between(rest, format.name_begin, format.name_end);
@@ -164,7 +164,7 @@ bool add_tagged_call(const ToolFormat& format, std::string_view text, std::vecto
     const auto value = take_between(rest, format.value_begin, format.value_end);
     if (!value) return false;
     const std::string_view shown = stripped(*value);
-    // Numbers, lists and objects come as JSON, texts as themselves.
+    // Numbers, lists and objects are JSON, strings are literal.
     const std::optional<Json> json = json_of(shown);
     arguments[std::string(stripped(*key))] = json && !json->is_string() ? *json : Json(std::string(shown));
   }
