@@ -1,4 +1,4 @@
-// How a run's evaluations go: the best so far, and how many have come since.
+// The course of a run's evaluations: the best so far, and the number since.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace sluice::train {
 
-// A value; checkpoints carry it.
+// A value type; checkpoints store it.
 class BestEvaluation {
  public:
   BestEvaluation() = default;
-  // Of a manifest; null where no evaluation was made. InputError naming `name` as base::require.
+  // Reads a manifest's entry; null: no evaluation was made. InputError with `name`, as base::require.
   BestEvaluation(const base::Json& json, const std::string& name);
 
   // Counts an evaluation of all validation sets after so many steps. A NaN is never the best.
@@ -26,11 +26,11 @@ class BestEvaluation {
   int64_t since_best() const { return since_best_; }
   std::optional<double> best() const { return best_; }
 
-  // {"step": of the last one, "measure": its, "best": …, "best_step": …, "since_best": N}; null where there
-  // was none.
+  // {"step": of the last evaluation, "measure": its measure, "best": …,
+  // "best_step": …, "since_best": N}; null if there was none.
   base::Json to_json() const;
 
-  // Steps that the best one was made after.
+  // The number of steps before the best evaluation.
   int64_t best_step() const { return best_step_; }
 
  private:
@@ -41,8 +41,8 @@ class BestEvaluation {
   int64_t since_best_ = 0;
 };
 
-// A number of an evaluation that is lower for better models: the mean loss over the targets of all sets;
-// where answers are rewarded, the mean of the sets' rewards, negative. Nothing where no set has either.
+// An evaluation's measure, lower for better models: the mean loss over the targets of all sets;
+// if answers are rewarded, minus the mean of the sets' rewards. Nothing if no set has either.
 std::optional<double> measure_of(std::span<const report::EvaluationMetrics> of_sets);
 
 }  // namespace sluice::train

@@ -16,7 +16,7 @@ namespace {
 using base::text;
 using layers::GemmErrors;
 
-constexpr size_t kSums = 2 * GemmErrors::kFigures;  // of a layer: sums, and of how many
+constexpr size_t kSums = 2 * GemmErrors::kFigures;  // per layer: pairs of a sum and its count
 
 constexpr double kPercentStep = 5;  // finer differences are noise
 constexpr size_t kLongestWindow = 64;
@@ -85,9 +85,9 @@ session::LowPrecisionTask DeviceChoosing::noise_of(const runtime::StepResult& re
   return task;
 }
 
-// Ranks whose medians are what was planned stay as they are, and nothing is planned anew. Windows grow, so
-// that a run whose machine has moods is not planned anew for ever. Where slow ranks are planned around
-// (watch.on_slow) their paces are known there.
+// Ranks whose median equals their plan stay as they are, and nothing is planned
+// anew. Windows grow, so that varying machines don't cause new plans for ever. If
+// slow ranks are planned around (watch.on_slow), their slowdowns are known there.
 bool DeviceChoosing::take_paces(int64_t step, std::span<const run::RankStatus> words) {
   const config::RunConfig& config = planning_.config();
   if (config.parallel.devices != config::Devices::kMeasured ||

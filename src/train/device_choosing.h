@@ -1,7 +1,7 @@
-// Chooses from measured steps what plans count with for each rank's device: its pace (parallel.devices =
-// "measured"), and the layers that compute their products in fewer bits, by the error that rounding adds
-// (train.gemm_dtype). Before the first steps a short probe measures the pace, and all layers count as
-// alike.
+// Measures steps to choose each rank's device properties for plans. One is its
+// slowdown (parallel.devices = "measured"). The other is the layers whose products
+// use fewer bits, chosen by the error that rounding adds (train.gemm_dtype). Before
+// the first steps a short probe measures slowdowns, and all layers count as alike.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ namespace sluice::train {
 // The same on every rank.
 class DeviceChoosing {
  public:
-  // All outlive it. The next step measures products, where they are to be narrow.
+  // All arguments outlive this. The next step measures products if they may use fewer bits.
   DeviceChoosing(run::Planning& planning, const session::Data& data, runtime::Engine& engine,
                  survive::Control& control);
 
-  // Collective behind each step, with what all ranks said of it: plans of later steps count with what has
-  // changed.
+  // Collective after each step. `words`: all ranks' statuses.
+  // Plans of later steps use the changed properties.
   void observe(int64_t step, const runtime::StepResult& result, std::span<const run::RankStatus> words);
 
  private:
@@ -34,11 +34,11 @@ class DeviceChoosing {
   run::Planning& planning_;
   const session::Data& data_;
   survive::Control& control_;
-  std::vector<strategy::Device> devices_;  // by rank, without narrow products; empty: alike
+  std::vector<strategy::Device> devices_;  // by rank, without low-precision layers; empty: alike
   int64_t from_ = 0;                       // the first step that is planned with them
-  bool measures_products_ = false;         // the step under way does
+  bool measures_products_ = false;         // whether the current step measures them
   std::optional<session::LowPrecisionTask> narrow_;
-  // By rank, computed over planned of the steps since then; so many of them say what devices take.
+  // By rank: computing time over planned time of steps since from_; `window_` of them decide.
   std::vector<std::vector<double>> paces_;
   size_t window_ = 8;
 };

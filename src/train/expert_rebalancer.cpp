@@ -19,7 +19,7 @@ bool divides_experts(const plan::Planner& planner) {
   });
 }
 
-// Not where all steps had lanes gather experts: then nobody knows how these are visited.
+// False if lanes gathered experts in all steps: then visits are unknown.
 bool are_visited(const std::vector<plan::ExpertUse>& use) {
   return std::ranges::any_of(use, [](const plan::ExpertUse& layer) {
     return std::ranges::any_of(layer.assignments, [](int64_t visits) { return visits > 0; });

@@ -1,5 +1,5 @@
-// Places the experts that lanes divide anew, by the routers' visits (parallel.expert_placement). No transfer
-// is added: a lane pulls its experts at a step's beginning, whichever they are.
+// Places the experts that lanes divide anew, by the routers' visits (parallel.expert_placement).
+// This adds no transfer: a lane pulls its experts at the beginning of each step anyway.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ namespace sluice::train {
 // The same on every rank.
 class ExpertRebalancer {
  public:
-  // Both outlive it.
+  // Both outlive this.
   ExpertRebalancer(run::Planning& planning, survive::Control& control);
 
-  // Counts a step's visits. Collective every parallel.expert_placement_every steps: all ranks' counts since
-  // the last time say where experts lie in plans of later steps.
+  // Counts a step's visits. Collective every parallel.expert_placement_every steps: the counts
+  // of all ranks since the last time determine where experts lie in plans of later steps.
   void observe(int64_t step, const runtime::StepResult& result);
 
  private:
@@ -29,9 +29,9 @@ class ExpertRebalancer {
   run::Planning& planning_;
   survive::Control& control_;
   const config::ParallelConfig& config_;
-  int64_t layers_ = 0;  // of the model; 0: nothing is placed
+  int64_t layers_ = 0;  // the model's layers; 0: nothing is placed
   int64_t experts_ = 0;
-  // Layer by layer of this rank's visits, those by expert, then where they are asked for by pair.
+  // This rank's visits layer by layer: by expert, then by pair if pairs are needed.
   std::vector<double> counts_;
 };
 

@@ -31,7 +31,7 @@ using base::text;
 
 namespace {
 
-// An epoch mostly finds its files as the one before left them, and a disk takes its time to flush.
+// Skips unchanged files: a new membership finds most files unchanged, and a disk takes its time to flush.
 void keep_written(const fs::path& path, const std::string& content) {
   if (fs::exists(path) && base::read_file(path) == content) {
     base::remove_abandoned_parts(path);
@@ -44,7 +44,7 @@ void keep_written(const fs::path& path, const std::string& content) {
 
 namespace {
 
-// Figures of many ranks would make most of a line.
+// Figures of many ranks would fill most of a line, so only every tenth step has them.
 report::StepRecord without_ranks(report::StepRecord step) {
   constexpr int64_t kFewRanks = 64;
   constexpr int64_t kSometimes = 10;
@@ -56,14 +56,14 @@ report::StepRecord without_ranks(report::StepRecord step) {
 
 namespace {
 
-// Behind the tokens a second of all ranks.
+// Shown after the tokens per second of all ranks.
 std::string per_device(const report::StepRecord& step) {
   if (step.ranks < 2) return "";
   const double each = step.tokens_per_s / static_cast<double>(step.ranks);
   return text(" (", base::human_count(std::llround(each)), " per device)");
 }
 
-// What a step that learns from rewards or preferences says beside the others; empty of any other.
+// Further figures of a step that learns from rewards or preferences; empty for other steps.
 std::string of_learning(const report::StepRecord& step) {
   char words[256] = "";
   if (step.reward) {
@@ -122,18 +122,18 @@ void Reporter::prune_mirror(int64_t done) const {
   }
 }
 
-// What others read beside the steps: how to join or repeat the run.
+// Writes files beside the metrics: those needed to join or repeat the run.
 void Reporter::describe_run() const {
   const fs::path& directory = config_.log.dir;
   keep_written(directory / "config.toml", config::to_toml(config_));
   keep_written(directory / "calibration.json", base::json_text(run_.planning().calibration(), 2) + "\n");
-  // The local launcher replaces ranks itself, under a secret that nobody else has.
+  // The local launcher replaces ranks itself, under its own secret.
   const run::RunOptions& options = run_.options();
   if (options.worker_context && options.launch.launcher != transport::Launcher::kSluice)
     survive::write_roster(directory, *options.worker_context);
 }
 
-// A run goes on when its files are deleted, and says so: checkpoints that lay there are gone, too.
+// The run goes on when its files are deleted, with a warning: checkpoints among them are gone, too.
 void Reporter::look_at_files() {
   if (!metrics_->take_restored()) return;
   base::log_warning(
@@ -143,7 +143,7 @@ void Reporter::look_at_files() {
   describe_run();
 }
 
-// 0: not known, or nothing is left.
+// 0: unknown, or no step is left.
 int64_t Reporter::remaining_ns() {
   const int64_t first = run_.start().state().step + 1;
   const auto now = std::chrono::steady_clock::now();
@@ -155,8 +155,8 @@ int64_t Reporter::remaining_ns() {
                        std::chrono::nanoseconds(now - begin_).count());
 }
 
-// A guess among all tokens loses ln(vocab). Steps that are too large end far above it, where a softmax is
-// certain of every token, right or wrong, and gradients vanish.
+// Guessing among all tokens loses ln(vocab). Steps that are too large lead far above it,
+// where the softmax is certain of every token, right or wrong, and gradients vanish.
 void Reporter::tell_of_lost_model(const report::StepRecord& step) {
   const bool of_tokens =
       config_.model.shape && config_.model.shape->head.kind == model::HeadKind::kVocabulary;
@@ -203,7 +203,7 @@ void Reporter::write(const std::vector<watch::Detector::Change>& changes, const 
       without[static_cast<size_t>(change.alarm.rank)] = 1;
       cost = {graph::makespan_at(graph, paces), graph::makespan_at(graph, without)};
     }
-    // What is slow and holds nobody up wakes nobody up.
+    // A slow rank that delays no other deserves no warning.
     constexpr int64_t kPartWorthAWarning = 50;
     const bool costs =
         cost.step_ns == 0 || cost.step_ns - cost.without_ns > cost.step_ns / kPartWorthAWarning;
@@ -212,7 +212,7 @@ void Reporter::write(const std::vector<watch::Detector::Change>& changes, const 
   }
 }
 
-// A run does not end because nobody can look at it.
+// Faults here must not end the run.
 void Reporter::show_to_prometheus(const report::StepRecord& step) {
   tokens_ += step.tokens;
   if (config_.log.prometheus.empty() && endpoint_ == nullptr) return;
@@ -264,7 +264,7 @@ report::EndOfRun::Output output_of(config::HeadUse head) {
 
 }  // namespace
 
-// A checkpoint of each run's last step is there, unless somebody has deleted it.
+// The last step of each run has a checkpoint, unless it was deleted.
 void Reporter::tell_next_commands(const BestEvaluation& best) const {
   const auto has_checkpoint = [&](int64_t steps) {
     return fs::exists(config_.log.dir / "checkpoints" / text("step-", steps));

@@ -1,5 +1,5 @@
-// What a run tells people, all of it on rank 0: the files of its directory, a line a step, and at the end
-// summary and report.
+// A run's output for people, all on rank 0: the files of its
+// directory, a line per step, and at the end summary and report.
 #pragma once
 
 #include <chrono>
@@ -22,15 +22,15 @@ class Reporter {
   // Collective: opens the run directory's files. `run` is open and outlives the reporter.
   explicit Reporter(run::RunContext& run);
 
-  // Whether there is a line of an evaluation behind the last step of the part of the run before. Rank 0's.
+  // Whether the earlier part of the run has an evaluation after its last step. Valid on rank 0.
   bool was_evaluated() const { return metrics_ && metrics_->was_evaluated(); }
 
   void write(const report::StepRecord& step);
-  // What changed with a step that ran `graph`; `paces` by rank, 0 where it is not known.
+  // Writes the changes after a step that ran `graph`; `paces`: slowdowns by rank, 0: unknown.
   void write(const std::vector<watch::Detector::Change>& changes, const report::StepRecord& step,
              const graph::StepGraph& graph, const std::vector<double>& paces) const;
   void write(const std::vector<report::EvaluationMetrics>& of_sets);
-  // Behind the run's last step.
+  // Called after the run's last step.
   void close(const BestEvaluation& best);
 
  private:
@@ -47,13 +47,13 @@ class Reporter {
   run::RunContext& run_;
   const config::RunConfig& config_ = run_.config();
   std::optional<report::MetricsWriter> metrics_;  // rank 0
-  std::optional<Trackers> trackers_;              // likewise
-  int64_t done_ = run_.start().state().step;      // steps
-  int64_t tokens_ = 0;                            // since it was made
+  std::optional<Trackers> trackers_;              // rank 0
+  int64_t done_ = run_.start().state().step;      // steps done
+  int64_t tokens_ = 0;                            // since this was made
   bool told_of_prometheus_ = false;
   bool told_of_lost_model_ = false;
-  std::unique_ptr<serve::MetricsEndpoint> endpoint_;  // rank 0's, of log.metrics
-  // Of the steps that the remaining time is told from: the first one, which is slower, is not among them.
+  std::unique_ptr<serve::MetricsEndpoint> endpoint_;  // rank 0's, for log.metrics
+  // Start of the steps that the remaining time is computed from; the first, slower step is left out.
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 

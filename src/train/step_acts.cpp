@@ -34,7 +34,7 @@ runtime::StepResult StepActs::train(const run::PreparedStep& step, const runtime
   return run_.engine().train(step.graph, step.tokens, optimizer, teacher_ ? &rows : nullptr);
 }
 
-// What is planned next may run it again.
+// Copies the act's figures, because planning may run the trunk again.
 void StepActs::note_earlier(const run::Trunk& trunk, const char* name) {
   earlier_ = trunk.newest();
   earlier_->name = name;
@@ -50,7 +50,7 @@ void StepActs::describe(const run::PreparedStep& step, const runtime::StepResult
   }
   record.acts.push_back({"update", result.timing.step_ns, record.predicted_ns, result.peak_bytes,
                          step.predicted_peak_bytes});
-  // Acts run one behind the other.
+  // Acts run one after the other.
   if (earlier_) record.predicted_ns += earlier_->predicted_ns;
   if (!critic_) return;
   record.value_loss = critic_result_.mean_loss();

@@ -1,4 +1,4 @@
-// The acts of a step: what other models do in front of the run's own (run/trunk.h), and that.
+// The acts of a step: those of other models before the run's own (run/trunk.h), and the run's own.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,18 @@ namespace sluice::train {
 
 class StepActs {
  public:
-  // Collective: opens the models that the configuration names. The run is open and outlives it; its planning
-  // has a teacher's act in front of training's steps from here on.
+  // Collective: opens the models that the configuration names. `run` is open and outlives
+  // this; its planning adds a teacher's act before training's steps from now on.
   explicit StepActs(run::RunContext& run);
 
   run::Critic* critic() { return critic_.get(); }  // null: there is none
 
   // Collective: all acts of a step, the last of which updates the run's model.
   runtime::StepResult train(const run::PreparedStep& step, const runtime::AdamW& optimizer);
-  // Puts into the record what there is to tell of those in front of it, and of `result`, the last one's.
+  // Adds to the record the figures of earlier acts, and of `result`, the last act's.
   void describe(const run::PreparedStep& step, const runtime::StepResult& result,
                 report::StepRecord& record) const;
-  // All of them, for a trace of the newest step. Borrows what is given.
+  // All acts, for a trace of the newest step. Borrows the arguments.
   std::vector<run::TracedAct> traced(const run::PreparedStep& step, const runtime::StepResult& result) const;
 
  private:
@@ -36,7 +36,7 @@ class StepActs {
   run::RunContext& run_;
   std::unique_ptr<run::Trunk> teacher_;
   std::unique_ptr<run::Critic> critic_;
-  // The newest step's.
+  // The newest step's figures.
   std::optional<report::ActRecord> earlier_;
   runtime::StepTiming earlier_timing_;
   runtime::StepResult critic_result_;

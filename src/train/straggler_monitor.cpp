@@ -15,10 +15,10 @@ using base::text;
 
 namespace {
 
-// How long a rank must have been slow, and an epoch have lasted, before anybody leaves; then between two
-// questions whether he should.
+// Steps for which a rank must be slow, and a membership must
+// last, before a rank leaves; then the steps between two checks.
 constexpr int64_t kStepsBeforeLeaving = 64;
-// Fewer ranks must be faster by one part in so many: what a new epoch costs has to come in again.
+// Fewer ranks must be faster by one part in kLeavingPart, to recover the cost of a new membership.
 constexpr int64_t kLeavingPart = 20;
 
 }  // namespace
@@ -47,8 +47,8 @@ StragglerMonitor::Findings StragglerMonitor::observe(const run::PreparedStep& st
   return news;
 }
 
-// Another word of a slow rank's pace is worth new plans when it is another by a tenth. Steps that may have
-// been planned already stay as they are, on all ranks.
+// A slow rank's slowdown causes new plans when it changes by ten points.
+// Steps that may have been planned already stay as they are, on all ranks.
 void StragglerMonitor::plan_at_paces(int64_t step) {
   constexpr int kWorthPlanning = 10;
   const std::vector<int> paces = watch_.slowdown_percent(run_.control().world_size());
@@ -71,7 +71,7 @@ void StragglerMonitor::plan_at_paces(int64_t step) {
 }
 
 std::optional<int> StragglerMonitor::leaver(const run::PreparedStep& step) {
-  constexpr int kFewestRanks = 3;  // of which most are left
+  constexpr int kFewestRanks = 3;  // with fewer, no majority would be left
   if (run_.snapshot_replicas() == nullptr || run_.control().world_size() < kFewestRanks ||
       looked_ < next_question_)
     return std::nullopt;
@@ -82,7 +82,7 @@ std::optional<int> StragglerMonitor::leaver(const run::PreparedStep& step) {
   return slowest->rank;
 }
 
-// By the clock: this step with all paces as they are, and the same batch as the others would plan it.
+// Compares by the clock: this step at all current slowdowns, and the others' plan of the same batch.
 bool StragglerMonitor::fewer_are_faster(const run::PreparedStep& step, int without) const {
   const int fewer = run_.control().world_size() - 1;
   const int64_t as_it_is_ns = graph::makespan_at(step.graph, watch_.slowdowns());

@@ -1,4 +1,4 @@
-// Finds ranks that make others wait, and tells, plans around or goes on without them (watch.on_slow).
+// Finds ranks that make others wait: reports them, plans around them or drops them (watch.on_slow).
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,20 @@ namespace sluice::train {
 // The same on every rank.
 class StragglerMonitor {
  public:
-  // `run` is open; it outlives this.
+  // `run` is open and outlives this.
   explicit StragglerMonitor(run::RunContext& run);
 
   run::RankStatus status(const runtime::StepResult& result) { return watch_.status(result); }
 
   struct Findings {
     std::vector<watch::Detector::Change> changes;
-    std::optional<int> leaving_rank;  // the rank that leaves the run behind this step
+    std::optional<int> leaving_rank;  // the rank that leaves the run after this step
   };
-  // Collective: what all ranks said of a step, put into its record; of some steps also where their critical
-  // path lay. Where it is asked for, plans of later steps give slow ranks less work, or one of them leaves.
+  // Collective: adds all ranks' statuses of a step to its record, in some steps also the critical
+  // path. If watch.on_slow asks for it, later plans give slow ranks less work, or one of them leaves.
   Findings observe(const run::PreparedStep& step, const runtime::StepResult& result,
                    std::span<const run::RankStatus> words, report::StepRecord& record);
-  // By rank, over the last steps; 0: not known.
+  // By rank, over the last steps; 0: unknown.
   std::vector<double> slowdowns() const { return watch_.slowdowns(); }
 
  private:
@@ -39,9 +39,9 @@ class StragglerMonitor {
   run::RunContext& run_;
   const config::WatchConfig& config_;
   run::RankMonitor watch_;
-  std::vector<int> planned_paces_;  // by rank, that plans from some step on count with
-  int64_t looked_ = 0;              // steps
-  int64_t next_question_ = 0;       // whether somebody should leave is not asked before that many were
+  std::vector<int> planned_paces_;  // by rank: the slowdowns that plans from some step on use
+  int64_t looked_ = 0;              // observed steps
+  int64_t next_question_ = 0;       // observed steps before the next check whether a rank should leave
 };
 
 }  // namespace sluice::train

@@ -13,12 +13,12 @@ namespace sluice::train {
 
 class Trackers {
  public:
-  // Starts what log.wandb and log.mlflow name, for the run directory log.dir, whose config.toml is written.
-  // InputError when the package is missing, or does not begin a run.
+  // Starts the trackers that log.wandb and log.mlflow name, for the run directory log.dir
+  // with its config.toml. InputError if the package is missing, or begins no run.
   Trackers(const config::LogConfig& log, corpus::PythonTools tools);
 
-  // Waits until all lines of metrics.jsonl are copied, a minute at most. What fails is a warning: the run
-  // itself is done.
+  // Waits until all lines of metrics.jsonl are copied, at most a
+  // minute. Faults are only warnings, because the run itself is done.
   void close();
 
  private:

@@ -42,8 +42,8 @@ using std::chrono::steady_clock;
 
 namespace {
 
-// Whether the run goes on from a snapshot in memory, or from behind a loss: there are steps to be saved then,
-// however early a signal comes.
+// Whether the run continues from a snapshot in memory, or after a loss
+// of ranks. Then there are steps to save, however early a signal comes.
 bool has_unsaved_steps(const run::RunOptions& options) {
   return options.membership_number() > 0 ||
          (options.worker_context && options.worker_context->membership.origin.step >= 0);
@@ -62,7 +62,7 @@ class Trainer::Impl {
     if (run_.options().worker_context && run_.options().worker_context->stop_asked) stop_signal_->request();
   }
 
-  // Of a run that could not begin: signals are the process's again.
+  // For a run that could not begin: returns signals to the process.
   void leave_signals() { stop_signal_.reset(); }
 
   run::RunContext& context() { return run_; }
@@ -71,7 +71,7 @@ class Trainer::Impl {
 
  private:
   const config::RunConfig& config() const { return run_.config(); }
-  // Whether documents are what is trained on, as they are.
+  // Whether the run trains on documents as they are.
   bool learns_from_corpora() const {
     return config().rl.algorithm == config::RlAlgorithm::kNone && !config().head.pairs() &&
            !config().generates();
@@ -105,9 +105,9 @@ class Trainer::Impl {
   run::RunContext run_;  // starts no thread before it is opened
   std::optional<survive::StopSignal> stop_signal_;
   const int cores_ = profile::usable_cores();
-  // What follows is made when the run begins.
+  // The members below are made when the run begins.
   std::optional<StepActs> acts_;
-  std::unique_ptr<learn::RolloutGenerator> generator_;  // of runs that learn from what they say, or show it
+  std::unique_ptr<learn::RolloutGenerator> generator_;  // for runs that learn from outputs, or show samples
   std::optional<learn::Samples> samples_;
   std::unique_ptr<run::StepSource> steps_;
   std::optional<Reporter> reporter_;
@@ -117,14 +117,14 @@ class Trainer::Impl {
   std::optional<Validation> validation_;
   std::optional<run::Saver> saver_;
   std::optional<cost::ModelFlops> model_flops_;
-  std::optional<double> peak_flops_per_ns_;       // of all ranks together
+  std::optional<double> peak_flops_per_ns_;       // sum over all ranks
   std::optional<survive::StartNotices> notices_;  // until the first step is done
-  bool snapshot_beside_ = false;                  // of the next step: one was begun
-  // Where data stand in front of the step under way.
+  bool snapshot_beside_ = false;                  // whether a snapshot was begun beside the next step
+  // The state of the data before the current step.
   std::optional<corpus::SamplerState> sampler_before_;
   base::Json rollout_before_;
   int64_t skipped_ = 0;         // updates left out
-  int64_t skipped_in_row_ = 0;  // of the last steps
+  int64_t skipped_in_row_ = 0;  // consecutive skipped updates at the end
 };
 
 namespace {
@@ -137,7 +137,7 @@ bool is_finite(const runtime::StepResult& result) {
 
 }  // namespace
 
-// A sequence that nothing holds ends the run before its first step, not days later.
+// A sequence that no strategy holds ends the run before its first step, not days later.
 void Trainer::Impl::try_longest() {
   run_.control().together("planning the longest sequence", [&] {
     const run::StepInputs inputs = run_.planning().inputs();
@@ -229,7 +229,7 @@ void Trainer::Impl::train_steps() {
     const runtime::StepResult result = train(*step);
     const auto trained = steady_clock::now();
     UpcomingStep upcoming = plan_next();
-    // What learns from itself makes its next step by the engine, between two steps.
+    // Runs that learn from their own outputs generate the next step's data here, between two steps.
     const auto between = learns_from_corpora() ? steady_clock::duration{} : steady_clock::now() - trained;
     report::StepRecord record = record_of(*step, result);
     if (!is_finite(result)) ++skipped_;
@@ -298,7 +298,7 @@ runtime::AdamW Trainer::Impl::optimizer(int64_t step) const {
                               .matches_adamw = configured.adjust_lr == config::MuonRate::kMatchRmsAdamW};
   }
   for (const config::GroupConfig& group : configured.groups) {
-    // The same schedule, all of it in proportion.
+    // The same schedule, scaled in proportion.
     config::OptimizerConfig own = configured;
     own.lr = group.lr;
     if (configured.lr > 0) own.min_lr *= group.lr / configured.lr;
@@ -307,7 +307,7 @@ runtime::AdamW Trainer::Impl::optimizer(int64_t step) const {
   return adam;
 }
 
-// "auto" measures with all ranks at work.
+// A calibration by "auto" measures while all ranks compute.
 int64_t Trainer::Impl::predicted_ns(const run::PreparedStep& step) const {
   if (!run_.device().device().is_cpu() || config().parallel.calibration != "auto") {
     return step.graph.makespan_ns;
@@ -315,7 +315,7 @@ int64_t Trainer::Impl::predicted_ns(const run::PreparedStep& step) const {
   return graph::makespan_on_cores_ns(step.graph, run_.options().launch.local_size, cores_);
 }
 
-// All that one rank knows of a step; agree() and the clock tell the rest.
+// Sets the figures that one rank knows by itself; agree() and the clock give the others.
 void Trainer::Impl::tell_speed(const run::PreparedStep& step, std::chrono::nanoseconds time,
                                report::StepRecord& record) const {
   record.time_ns = time.count();
@@ -385,7 +385,7 @@ StepAgreement Trainer::Impl::agree(const UpcomingStep& upcoming, const runtime::
   return train::agree(run_.control(), upcoming, own, record);
 }
 
-// The update of such a step was left out, on all ranks, so the parameters are as good as before.
+// All ranks skipped the update of such a step, so the parameters are as good as before.
 void Trainer::Impl::heed_nonfinite(const run::PreparedStep& step, const runtime::StepResult& result,
                                    const StepAgreement& agreement) {
   skipped_in_row_ = is_finite(result) ? 0 : skipped_in_row_ + 1;
@@ -413,8 +413,8 @@ void Trainer::Impl::heed_nonfinite(const run::PreparedStep& step, const runtime:
 }
 
 void Trainer::Impl::heed_no_targets(const runtime::StepResult& result, int64_t step) const {
-  // A batch may be unlucky: its sequences cut in front of the tokens that count. The step goes on, so that
-  // the rate's and the sampler's course stay what they are without masks.
+  // A batch may be unlucky: its sequences are cut before the tokens that count. The step
+  // goes on, so that learning rate and sampler take the same course as without masks.
   if (result.targets > 0 || run_.rank() != 0) return;
   base::log_warning(text("step ", step + 1,
                          " has no token that counts: the corpora's masks leave none, so its ",
@@ -426,7 +426,7 @@ void Trainer::Impl::begin_snapshot(const run::RunState& state) {
   snapshot_beside_ = true;
 }
 
-// What ends the run needs no snapshot: it is saved.
+// If the run ends now, no snapshot is needed: the run is saved.
 void Trainer::Impl::seal_if_due(const run::PreparedStep& step, const StepAgreement& agreement, bool boundary,
                                 int64_t snapshot_ns) {
   run::SnapshotReplicas* replicas = run_.snapshot_replicas();
@@ -437,9 +437,9 @@ void Trainer::Impl::seal_if_due(const run::PreparedStep& step, const StepAgreeme
   replicas->schedule(done, snapshot_ns, agreement.step_ns, agreement.mtbf_ns);
 }
 
-// Whether the run is to stop. Who asks for it may not leave much time: saving comes first then, and
-// evaluation waits until the run continues. What ends the run, here or in the upcoming step's planning, takes
-// none of the steps that were made.
+// Whether the run must stop. A stop request may leave little time, so
+// saving comes first, and evaluation waits until the run continues. Ending
+// the run, here or in the upcoming step's planning, loses no finished step.
 bool Trainer::Impl::finish_step(const run::PreparedStep& step, const StepAgreement& agreement) {
   saver_->advance(agreement.saves);
   const int64_t done = step.plan.step + 1;
@@ -452,7 +452,7 @@ bool Trainer::Impl::finish_step(const run::PreparedStep& step, const StepAgreeme
       best = validation_->best().is_best();
     } catch (...) {
       if (!run_.control().failure_agreed()) throw;
-      failure = std::current_exception();  // of all ranks, which can still save together
+      failure = std::current_exception();  // on all ranks, which can still save together
     }
   }
   if (samples_ && samples_->due(done, agreement.last) && !stop && !failure) samples_->log(step.plan.step);
@@ -469,7 +469,7 @@ bool Trainer::Impl::finish_step(const run::PreparedStep& step, const StepAgreeme
   return stop;
 }
 
-// What all ranks failed of leaves them the time to commit what they have copied already.
+// A failure on all ranks leaves them time to commit what is copied already.
 void Trainer::Impl::finish_save_under_way() {
   try {
     saver_->finish();

@@ -145,7 +145,7 @@ TEST_F(TrainingLoop, PatienceEndsTheRunAndTheBestModelStays) {
   EXPECT_TRUE(has_checkpoint(config, 1));
   EXPECT_FALSE(has_checkpoint(config, 2));
   EXPECT_TRUE(has_checkpoint(config, 4));
-  // What goes on has not forgotten.
+  // A continued run still knows its best evaluation.
   EXPECT_EQ(train(config, "auto").size(), 10U);  // one step more and its evaluation
   EXPECT_TRUE(has_checkpoint(config, 1));
   EXPECT_TRUE(has_checkpoint(config, 5));
@@ -194,7 +194,7 @@ TEST_F(TrainingLoop, ResumedRunIsTheUninterruptedOne) {
   }
 }
 
-// What a program wrote that called checkpoint.async otherwise.
+// A configuration written by a program that had another name for checkpoint.async.
 TEST_F(TrainingLoop, ConfigurationWithAnOldKeyIsNotComparedAndTheRunGoesOn) {
   const std::string constant = "optimizer.decay=constant";
   const std::vector<base::Json> whole = train(config("whole", {constant}));

@@ -33,7 +33,7 @@ bool Validation::evaluate(int64_t after_step) {
     if (set.batches.empty()) continue;
     const auto result = evaluate(set, after_step);
     if (!result) return false;
-    // Of no token there is no mean loss; what it lacks was said at the start.
+    // Without targets there is no mean loss; a warning at the start named such sets.
     if (result->targets > 0 || result->reward) results.push_back(*result);
   }
   best_.add(after_step + 1, results);
@@ -83,12 +83,12 @@ std::optional<report::EvaluationMetrics> Validation::evaluate(const session::Val
   return metrics;
 }
 
-// The numbers of all groups first, for a loss may be over all of them.
+// Computes the numbers of all groups first, because a loss may cover all of them.
 std::optional<report::EvaluationMetrics> Validation::evaluate_groups(const session::ValidationData& set,
                                                                      int64_t after_step) {
   const session::DataPhase& phase = run_.start().data().phases.front();
   std::vector<run::TextNumbers> numbers;
-  std::vector<base::WideHash> hashes;  // of the texts
+  std::vector<base::WideHash> hashes;  // by text
   std::vector<double> margins;
   for (const corpus::Batch& batch : set.batches) {
     if (run_.control().any(stop_.requested())) return std::nullopt;
@@ -127,7 +127,7 @@ void Validation::add_scores(const session::ValidationData& set, const run::Prepa
     run::add_rows(set.blend, step.plan.sequences[i], numbers[i], scores);
 }
 
-// The likeliest answers to the set's first prompts.
+// Generates the likeliest answers to the set's first prompts.
 void Validation::answer(const session::ValidationData& set, report::EvaluationMetrics& metrics) {
   std::vector<rl::Prompt> prompts;
   for (const corpus::Batch& batch : set.batches) {

@@ -15,9 +15,9 @@ namespace sluice::train {
 
 class Validation {
  public:
-  // All outlive it; `run` is open.
-  // `speaker`: of runs that learn from what they say, whose answers to the sets' prompts are rewarded; else
-  // null.
+  // All arguments outlive this; `run` is open.
+  // `generator`: generates answers to the sets' prompts, which are
+  // rewarded, in runs that learn from their own outputs; otherwise null.
   Validation(run::RunContext& run, const survive::StopSignal& stop, Reporter& reporter,
              learn::RolloutGenerator* generator)
       : run_(run),
@@ -28,16 +28,16 @@ class Validation {
 
   bool due(int64_t steps_done, bool last) const;
 
-  // Collective. False when it was cut short by the wish to stop: then it has no result, of no set.
+  // Collective. False if a stop request cut the evaluation short: then no set has a result.
   bool evaluate(int64_t after_step);
 
-  // Collective. Whether train.patience ends the run, which is said then.
+  // Collective. Whether train.patience ends the run; rank 0 logs it.
   bool is_out_of_patience();
 
-  // Of all evaluations of the run, as the checkpoint that it goes on from told it.
+  // Includes the evaluations before the checkpoint that the run continues from.
   const BestEvaluation& best() const { return best_; }
 
-  // Collective. A stop leaves out the evaluation that its step was due; a run that continues makes up for it.
+  // Collective. Makes up for the evaluation that a stop skipped, when the run continues.
   void make_up();
 
  private:
