@@ -1,10 +1,10 @@
-// Batches that a file lists, for runs that repeat another one's: JSON Lines, of which the n-th says which
-// sequences the n-th step trains on.
+// Batches read from a file, for runs that repeat another run's batches. The file is JSON Lines. Line n lists
+// the sequences of step n, as in this example.
 //
 //   {"documents": [17, 4, [23, 2048, 512]]}
 //
-// A document's number in the blend stands for its first context_length tokens, [number, begin, length] for a
-// part of it.
+// A document's number in the blend stands for its first context_length tokens. The form [number, begin,
+// length] stands for a part of the document.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +19,21 @@
 namespace sluice::corpus {
 
 struct BatchList {
-  std::string name;  // the file's
+  std::string name;  // the file's name
   std::vector<std::vector<Sample>> steps;
   uint64_t fingerprint = 0;
-  bool repeats = false;  // behind its last step it begins anew
+  bool repeats = false;  // after its last step the list begins anew
 
-  std::vector<int64_t> lengths() const;  // of all sequences, in their order
+  std::vector<int64_t> lengths() const;  // all sequences' lengths, in order
 };
 
-// InputError naming file, line, value and way out when a line is no such list, or a sequence is none of the
-// blend's, has fewer than 2 tokens, or more than the context.
+// InputError naming file, line, value and way out if a line is not such a list, or if a sequence is not in
+// the blend, has fewer than 2 tokens or has more than `context_length`.
 BatchList read_batch_list(const std::filesystem::path& path, const Blend& blend, int64_t context_length);
 
 class ListedBatches final : public BatchSource {
  public:
-  // The list's first is the batch of step `first_step`.
+  // The list's first line is the batch of step `first_step`.
   ListedBatches(std::shared_ptr<const BatchList> list, int64_t first_step);
 
   Batch next() override;

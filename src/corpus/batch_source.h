@@ -1,4 +1,4 @@
-// Where the batches of a run come from: a sampler that draws them, or a list.
+// The source of a run's batches: a sampler that draws them, or a list.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct Batch {
   bool operator==(const Batch&) const = default;
 };
 
-// Where a sampler stands: all that resuming needs.
+// A sampler's position: everything that resuming needs.
 struct SamplerState {
   struct Cursor {
     int64_t position = 0;     // documents passed, over all epochs
@@ -32,9 +32,9 @@ struct SamplerState {
     int64_t delivered_tokens = 0;
     bool operator==(const Cursor&) const = default;
   };
-  int64_t step = 0;             // of the next batch
-  uint64_t fingerprint = 0;     // of lengths, weights and options; tokens_per_step may change on resume
-  std::vector<Cursor> cursors;  // one a corpus
+  int64_t step = 0;             // number of the next batch
+  uint64_t fingerprint = 0;     // hash of lengths, weights and options; tokens_per_step may change on resume
+  std::vector<Cursor> cursors;  // one per corpus
   bool operator==(const SamplerState&) const = default;
 };
 
@@ -44,21 +44,21 @@ SamplerState sampler_state_from_json(const base::Json& json, const std::string& 
 // A run's batches in order. Not thread-safe.
 class BatchSource {
  public:
-  static constexpr int64_t kMostSequences = 1 << 20;  // of a batch
+  static constexpr int64_t kMostSequences = 1 << 20;  // limit per batch
 
   virtual ~BatchSource() = default;
 
-  // Of step(), which is one more then. InputError when there is none, or none that is possible.
+  // Returns the batch of step() and increments step(). InputError if no batch is left or none is possible.
   virtual Batch next() = 0;
-  // As `steps` calls of next().
+  // Equivalent to `steps` calls of next().
   virtual void skip(int64_t steps) = 0;
   // The number of the next batch.
   virtual int64_t step() const = 0;
-  // The first batch has this number. REQUIRES: none was drawn.
+  // Sets the number of the first batch. REQUIRES: no batch was drawn.
   virtual void begin_at(int64_t step) = 0;
 
   virtual SamplerState state() const = 0;
-  // InputError, naming `where` the state came from, when it is of other data or options.
+  // InputError, naming `where` the state came from, if the state belongs to other data or options.
   virtual void restore(const SamplerState& state, const std::string& where = "the checkpoint") = 0;
 };
 

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Files of a bucket's folder that are wanted here, each with its name below that folder and its version.
+// Files of a bucket's folder to copy, each with its name below that folder and its version.
 struct Wanted {
   storage::Location place;
   std::string name;
@@ -39,7 +39,7 @@ std::vector<Wanted> wanted_files(const storage::Location& folder) {
   return files;
 }
 
-// Appears under its name when all of it is there; another process may have made it meanwhile.
+// The folder appears under its name once it is complete; another process may have made it meanwhile.
 void copy_all(const std::vector<Wanted>& files, const fs::path& folder) {
   const fs::path growing = base::text(folder.string(), ".", ::getpid());
   base::make_directories(growing);
@@ -62,7 +62,7 @@ const std::vector<std::string>& tokenizer_files() {
 }
 
 fs::path folder_beside(const fs::path& told, const IndexedOptions& places) {
-  const fs::path prefix = corpus_prefix(told);  // a build's folder may be named, too
+  const fs::path prefix = corpus_prefix(told);  // the path may also be a build's folder
   if (!storage::is_s3(prefix.string()) || !places.locate) return prefix.parent_path();
   const storage::Location folder = places.locate(prefix.string()).parent();
   const std::vector<Wanted> files = wanted_files(folder);

@@ -1,4 +1,4 @@
-// Files beside a corpus: its tokenizer and how that is used, and lengths.json.
+// Files beside a corpus: its tokenizer, the tokenizer's configuration and chat template, and lengths.json.
 #pragma once
 
 #include <filesystem>
@@ -11,12 +11,12 @@ namespace sluice::corpus {
 
 inline constexpr const char* kMoreTemplates = "additional_chat_templates";
 
-// Files of a tokenizer that `corpus build` puts beside a corpus; templates in a folder kMoreTemplates apart.
+// Tokenizer files that `corpus build` puts beside a corpus, except the templates in folder kMoreTemplates.
 const std::vector<std::string>& tokenizer_files();
 
-// The folder in which these files can be read, where they are: the corpus' own, or for a corpus in a bucket a
-// copy of them in places.cache, made when there is none of their version. RunError when the bucket cannot be
-// reached; a corpus in a bucket that `places` does not know has nothing beside it.
+// Returns a local folder with these files: the corpus' own folder, or for a corpus in a bucket a copy in
+// places.cache, which is made unless a copy of this version exists. RunError if the bucket cannot be reached.
+// If `places` does not know the corpus' bucket, the corpus has no files beside it.
 std::filesystem::path folder_beside(const std::filesystem::path& prefix, const IndexedOptions& places);
 
 }  // namespace sluice::corpus

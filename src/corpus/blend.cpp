@@ -25,7 +25,7 @@ void require_weight(double weight, const std::string& name) {
                         ", or leave out what is not wanted"));
 }
 
-// Weights matter relative to each other: parts per billion where one is no whole number of parts per million.
+// Weights matter relative to each other: the unit is parts per billion if any is no whole number of ppm.
 double unit_of(const std::vector<std::pair<std::string, double>>& prefixes) {
   constexpr double kRounding = 1e-9;
   const bool whole = std::ranges::all_of(prefixes, [](const auto& entry) {
@@ -35,7 +35,7 @@ double unit_of(const std::vector<std::pair<std::string, double>>& prefixes) {
   return whole ? kPerMillion : kPerBillion;
 }
 
-// The sampler's sums stay inside 64 bits.
+// Keeps the sampler's sums within 64 bits.
 void require_sum(const std::vector<std::pair<std::string, double>>& prefixes, double unit) {
   constexpr double kMost = 1LL << 62;
   double sum = 0;

@@ -42,7 +42,7 @@ void report(const BuildOptions& options, std::string_view stage, int64_t done_by
   if (options.on_progress) options.on_progress(stage, std::min(done_bytes, all_bytes), all_bytes);
 }
 
-// Gives a trainer whole documents drawn evenly from all inputs.
+// Gives a trainer whole documents, drawn evenly from all inputs.
 template <typename Trainer>
 void add_sample(const std::vector<InputFile>& files, const BuildOptions& options, Trainer& trainer) {
   const int64_t all_bytes = std::max<int64_t>(total_bytes(files), 1);
@@ -81,14 +81,14 @@ std::string train_model(const std::vector<InputFile>& files, const BuildOptions&
   return model;
 }
 
-// Whether the tokenizer that is trained gets a chat template.
+// Whether the tokenizer to be trained gets a chat template.
 bool trains_for_chats(const BuildOptions& options) {
   return options.train_vocabulary > 0 &&
          (options.documents.chats || !options.tokenizer.chat.chat_template.empty());
 }
 
-// What renders conversations: the template's text where it is a file or was chosen, other templates that may
-// be chosen by what a conversation has, and settings of generation, which list end tokens.
+// Files that influence the rendering of conversations: the template's text if it is a file or was chosen,
+// other templates that a conversation may select, and the generation settings, which list end tokens.
 using ChatFiles = std::map<std::string, std::string>;
 
 ChatFiles chat_files(const BuildOptions& options) {
@@ -108,13 +108,13 @@ ChatFiles chat_files(const BuildOptions& options) {
   return files;
 }
 
-// Whether conversations may have the date in them.
+// Whether rendered conversations may contain the date.
 bool may_be_dated(const ChatFiles& files, const std::string& config) {
   const auto asks = [](const std::string& bytes) { return bytes.find("strftime_now") != bytes.npos; };
   return asks(config) || std::ranges::any_of(files, [&](const auto& file) { return asks(file.second); });
 }
 
-// How a corpus is made of its inputs.
+// Adds the options that determine how a corpus is made from its inputs.
 void add_options(const BuildOptions& options, base::CanonicalBytes& bytes) {
   bytes.add(options.documents.text_key).add(options.documents.delimiter).add(options.documents.label_key);
   bytes.add(options.documents.label_pieces == LabelledPieces::kAll ? 1 : 0);
@@ -144,8 +144,8 @@ void add_options(const BuildOptions& options, base::CanonicalBytes& bytes) {
   }
 }
 
-// What all parts of a build have in common, on whatever machines: inputs go by what they are called below
-// what was named, and by size.
+// A fingerprint that all parts of a build share, on any machine: inputs count by their names relative to the
+// named path, and by size.
 std::string common_fingerprint_of(const Inputs& inputs, const BuildOptions& options) {
   base::CanonicalBytes bytes;
   for (const InputFile& file : inputs.files) {
@@ -162,7 +162,7 @@ std::string common_fingerprint_of(const Inputs& inputs, const BuildOptions& opti
   return base::hash_text(bytes.hash());
 }
 
-// What a corpus is made of and how: builds of which this is equal write the same bytes.
+// Fingerprint of inputs and options: builds with equal fingerprints write the same bytes.
 std::string fingerprint_of(const std::vector<InputFile>& files, const BuildOptions& options) {
   base::CanonicalBytes bytes;
   for (const InputFile& file : files) {
@@ -176,16 +176,16 @@ std::string fingerprint_of(const std::vector<InputFile>& files, const BuildOptio
 
 // The tokenizer of a build, ready for `workers` threads.
 struct BuildTokenizer {
-  std::string model;   // its file's bytes
-  std::string config;  // and those of the tokenizer_config.json beside it; empty: none
+  std::string model;   // bytes of the tokenizer's file
+  std::string config;  // bytes of the tokenizer_config.json beside it; empty: none
   ChatFiles chat;
   bool hugging_face = false;
   int workers = 1;
   std::unique_ptr<Tokenizer> tokenizer;
 };
 
-// The same options with the tokenizer that a script trains for chats as a given one, whose own template is
-// the one that was told.
+// Trains a tokenizer for chats by the script, and returns the same options with it as a given tokenizer. Its
+// own template is the given one.
 BuildOptions with_chat_tokenizer(const std::vector<InputFile>& files, const BuildOptions& options,
                                  Unfinished& unfinished) {
   const fs::path folder = unfinished.folder() / "tokenizer";
@@ -235,8 +235,8 @@ BuildTokenizer make_tokenizer(const std::vector<InputFile>& files, const BuildOp
   return made;
 }
 
-// What stands beside the corpus as tokenizer_config.json: the tokenizer's own, with the tokens that were
-// chosen to stand around documents, so that whoever reads the corpus or learns from it finds them.
+// The tokenizer_config.json beside the corpus: the tokenizer's own, with the begin and end tokens that were
+// chosen for documents, so that every reader of the corpus finds them.
 std::string config_beside(const std::string& own, const TokenizerOptions& told) {
   const bool chose_end =
       !told.end_token.empty() && told.end_token != kNoToken && told.end_token != kAddedToken;
@@ -311,10 +311,10 @@ void encode(const std::vector<InputFile>& files, const BuildOptions& options, co
   result.lengths = LengthDistribution(writer.lengths());
 }
 
-// `what` says what the corpus is made of, as far as all parts of a build have it in common.
+// The fingerprint `what` is the same for all parts of a build.
 void commit(const BuildOptions& options, const BuildTokenizer& with, const BuildResult& result,
             const std::string& what, IndexedWriter& writer) {
-  writer.retire_older();  // whoever is killed here leaves no corpus with another one's tokenizer
+  writer.retire_older();  // so a build killed here leaves no corpus with another's tokenizer
   base::write_file_atomically(result.tokenizer, with.model);
   std::error_code ignored;
   fs::remove_all(options.directory / kMoreTemplates, ignored);

@@ -1,4 +1,4 @@
-// The part of a build that one machine does: a run of documents, cut where the inputs, laid end to end, are.
+// The part of a build that one machine does: a run of documents between two cuts through all inputs.
 #pragma once
 
 #include <algorithm>
@@ -13,15 +13,15 @@ namespace sluice::corpus {
 
 struct BuildPart {
   int64_t index = 0;  // from 0
-  int64_t count = 0;  // 0: all of it, as no part
+  int64_t count = 0;  // 0: the build is not divided
 
   bool is_whole() const { return count == 0; }
-  // "3/16", counted from 1 as people do.
+  // "3/16": the index counts from 1.
   std::string text() const { return base::text(index + 1, "/", count); }
 };
 
-// Which part has what ends at a byte of all inputs. Parts are in order: each has the documents behind those
-// of the one before.
+// Assigns documents to parts by the byte, among all inputs laid end to end, at which a document ends. Parts
+// are in order: each has the documents behind those of the part before.
 class PartCuts {
  public:
   PartCuts(const std::vector<InputFile>& files, BuildPart part)
@@ -36,7 +36,7 @@ class PartCuts {
   }
   bool is_mine(int64_t byte) const { return part_at(byte) == index_; }
   bool is_behind(int64_t byte) const { return part_at(byte) > index_; }
-  // Whether none of the bytes is this part's.
+  // Whether none of the bytes [begin, end] is this part's.
   bool skips(int64_t begin, int64_t end) const { return part_at(begin) > index_ || part_at(end) < index_; }
 
  private:

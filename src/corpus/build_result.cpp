@@ -12,10 +12,10 @@ using base::Json;
 namespace {
 
 constexpr const char* kSchema = "sluice.part/1";
-// Lengths of context that training is planned for begin here, and double.
+// The shortest context length in the table; the others double from there.
 constexpr int64_t kShortestContext = 512;
 
-// How many documents are longer than each context length, up to the first that holds all.
+// The number of documents longer than each context length, up to the first length that holds all.
 Json over_context(const LengthDistribution& lengths) {
   Json over = Json::array();
   for (int64_t context = kShortestContext;; context *= 2) {

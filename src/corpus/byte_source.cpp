@@ -29,7 +29,7 @@ Count clipped(size_t size) {
   return static_cast<Count>(std::min<size_t>(size, std::numeric_limits<int32_t>::max()));
 }
 
-// zlib's and bzip2's streams: pointers and counts into the caller's buffers, the latter not const.
+// For streams of zlib and bzip2: pointers and counts into the caller's buffers, the latter not const.
 template <typename Stream>
 void point_to(Stream& stream, std::string_view input, char* out, size_t size) {
   using Byte = std::remove_reference_t<decltype(*stream.next_out)>;
@@ -126,7 +126,7 @@ class Zstd final : public Decompressor {
 
 std::unique_ptr<Decompressor> decompressor_of(std::string_view bytes) {
   if (bytes.starts_with("\x1F\x8B")) return std::make_unique<Gzip>();
-  // Of zstd, a frame or a skippable one, with which pzstd's files begin.
+  // zstd frames, and skippable frames, with which pzstd's files begin
   const bool skippable = bytes.size() >= 4 && (static_cast<uint8_t>(bytes[0]) & 0xF0) == 0x50 &&
                          bytes.substr(1).starts_with("\x2A\x4D\x18");
   if (bytes.starts_with("\x28\xB5\x2F\xFD") || skippable) return std::make_unique<Zstd>();

@@ -30,8 +30,8 @@ bool is_date(const std::string& date) {
          date.substr(8) <= "31";
 }
 
-// The value of an argument: JSON, or else a text. One that begins as a list, an object or a text in quotes is
-// meant as JSON.
+// The value of an argument: JSON, or else a text. A value that begins like a list, an object or a quoted text
+// must be JSON.
 Json argument_value(const std::string& value, const std::string& name) {
   Json parsed;
   const auto fault = base::read_json_text(value, base::JsonDialect::kPython, parsed);
@@ -54,7 +54,7 @@ Json arguments_of(const std::vector<std::string>& told) {
   return arguments;
 }
 
-// A template of that name in the tokenizer's own files; empty: none.
+// The template of that name in the tokenizer's own files; empty: there is none.
 std::string named_template(const std::string& name, const fs::path& folder) {
   const fs::path file = folder / "additional_chat_templates" / (name + ".jinja");
   if (fs::exists(file)) return base::read_file(file);

@@ -1,5 +1,5 @@
-// Trains a tokenizer that can chat: a Hugging Face tokenizer.json whose vocabulary has the control tokens of
-// a chat template, by the script tools/train_tokenizer.py.
+// Trains a tokenizer for conversations: the script tools/train_tokenizer.py writes a Hugging Face
+// tokenizer.json whose vocabulary contains the control tokens of a chat template.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ namespace sluice::corpus {
 
 class ChatTokenizerTrainer {
  public:
-  // `told` names the template (a file, or "chatml", which is also what empty means), the end token and
-  // whether texts are conversations, JSON objects. InputError when Python or its packages are missing, or the
-  // vocabulary has no room for the template's control tokens.
+  // `told`: the template (a file, or "chatml", the default), the end token, and whether texts are
+  // conversations, JSON objects. InputError if Python or its packages are missing, or if the vocabulary has
+  // no room for the template's control tokens.
   ChatTokenizerTrainer(const std::filesystem::path& folder, int64_t vocabulary, const TokenizerOptions& told,
                        int64_t sample_bytes)
       : child_(told.tools, "train_tokenizer.py",
@@ -38,8 +38,8 @@ class ChatTokenizerTrainer {
     if (waiting_bytes_ >= kQuestionBytes) send();
   }
 
-  // Writes tokenizer.json, tokenizer_config.json and chat_template.jinja into the folder. InputError with the
-  // sizes that serve when the texts give no such vocabulary.
+  // Writes tokenizer.json, tokenizer_config.json and chat_template.jinja into the folder. InputError, naming
+  // the possible sizes, if the texts do not give a vocabulary of this size.
   void train() {
     send();
     ask('F');
@@ -64,7 +64,7 @@ class ChatTokenizerTrainer {
   PythonChild child_;
   int64_t sample_bytes_;
   int64_t taken_bytes_ = 0;
-  std::vector<std::string> waiting_;  // texts for the next question
+  std::vector<std::string> waiting_;  // texts for the next message to the script
   int64_t waiting_bytes_ = 0;
 };
 

@@ -6,14 +6,14 @@
 namespace sluice::corpus {
 namespace {
 
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // of bytes that are no letter yet
-constexpr int64_t kLetterTokens = 4;                       // that a letter has at most
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // decoded from incomplete characters
+constexpr int64_t kLetterTokens = 4;                       // at most, per character
 
 using Ids = std::vector<int32_t>;
 
 bool breaks_off(std::string_view text) { return text.ends_with(kReplacement); }
 
-// Without the bytes that end a letter: decoders that join bytes lose all of a run that begins with them.
+// Drops leading bytes within a character: decoders that join bytes lose a whole run that begins with them.
 std::span<const int32_t> from_a_letter_on(const Tokenizer& tokenizer, std::span<const int32_t> ids) {
   while (!ids.empty() && tokenizer.is_later_byte(ids.front())) ids = ids.subspan(1);
   return ids;
@@ -23,8 +23,8 @@ bool begins_letter_at(std::string_view text, size_t at) {
   return at == text.size() || (static_cast<unsigned char>(text[at]) & 0xC0) != 0x80;
 }
 
-// What `whole` has more than its beginning `shown`; decoders may write the beginning of a longer text a
-// little differently.
+// The part of `whole` behind its beginning `shown`. Decoders may write the beginning of a longer text
+// slightly differently.
 std::string rest_of(const std::string& whole, const std::string& shown) {
   const auto [end, ignored] = std::ranges::mismatch(whole, shown);
   auto same = static_cast<size_t>(end - whole.begin());
@@ -36,7 +36,7 @@ std::string rest_of(const std::string& whole, const std::string& shown) {
 
 std::vector<std::string> texts_behind(const Tokenizer& tokenizer,
                                       std::span<const Continuation> continuations) {
-  // For each: the tokens before it together with its own, then the tokens before it alone.
+  // Two inputs per continuation: the tokens before it together with its own, then the tokens before alone.
   std::vector<Ids> asked;
   for (const Continuation& each : continuations) {
     const std::span<const int32_t> before = from_a_letter_on(tokenizer, each.before);
@@ -45,7 +45,7 @@ std::vector<std::string> texts_behind(const Tokenizer& tokenizer,
     asked.emplace_back(before.begin(), before.end());
   }
   std::vector<std::string> decoded = tokenizer.decode_all(asked);
-  // Tokens before that end within a character are decoded again, each time without one more of the last.
+  // If the tokens before end within a character, decode them again without the last 1, 2 or 3 of them.
   std::vector<Ids> shorter;
   for (size_t i = 1; i < decoded.size(); i += 2) {
     if (!breaks_off(decoded[i])) continue;
@@ -78,13 +78,13 @@ std::string text_behind(const Tokenizer& tokenizer, const Continuation& continua
 
 namespace {
 
-// Windows on the tokens of a text, each up to a token.
+// Windows on the tokens of a text, each ending at a given token.
 class Windows {
  public:
   Windows(const Tokenizer& tokenizer, Ids ids) : tokenizer_(tokenizer), ids_(std::move(ids)) {}
 
   int64_t size() const { return std::ssize(ids_); }
-  // The tokens [begin, end) that decode as they do behind all in front of them.
+  // The shortest useful run of tokens before `end` that decodes as it does behind all tokens in front.
   Ids window(int64_t last, int64_t end) const {
     constexpr int64_t kTokens = 2 * kLetterTokens;
     int64_t begin = std::max<int64_t>(0, last + 1 - kTokens);
@@ -105,14 +105,14 @@ std::vector<std::string> pieces_behind(const Tokenizer& tokenizer, const Continu
   ids.insert(ids.end(), continuation.tokens.begin(), continuation.tokens.end());
   const Windows windows(tokenizer, std::move(ids));
   const int64_t given = std::ssize(continuation.before);
-  // All that ends a letter, from a few tokens in front on.
+  // Find the tokens that complete a character, beginning a few tokens in front of the continuation.
   const int64_t first = std::max<int64_t>(0, given - kLetterTokens);
   std::vector<Ids> asked;
   for (int64_t i = first; i < windows.size(); ++i) asked.push_back(windows.window(i, i + 1));
   const std::vector<std::string> up_to = tokenizer.decode_all(asked);
   asked.clear();
-  std::vector<int64_t> ends;  // tokens that complete what stands before them
-  int64_t told = first;       // everything in front of it is complete
+  std::vector<int64_t> ends;  // tokens that complete the text before them
+  int64_t told = first;       // all tokens in front of it are complete
   for (int64_t i = first; i < windows.size(); ++i) {
     const bool last = i + 1 == windows.size() || i + 1 - told >= kLetterTokens;
     if (!last && breaks_off(up_to[static_cast<size_t>(i - first)])) continue;

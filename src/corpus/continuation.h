@@ -1,6 +1,6 @@
-// The text that tokens add to those in front of them. Decoders treat what they are given as a whole text:
-// those of SentencePiece's kind leave out the blank in front of its first word, and no letter begins in the
-// middle. So tokens are decoded behind the last ones in front of them, and what those say is taken off again.
+// The text that tokens add to the tokens in front of them. Decoders take their input for a whole text: they
+// drop the blank in front of its first word (SentencePiece) and cannot begin within a character. So tokens
+// are decoded together with the last tokens in front of them, whose own text is then removed from the result.
 #pragma once
 
 #include <algorithm>
@@ -15,24 +15,24 @@
 namespace sluice::corpus {
 
 struct Continuation {
-  std::vector<int32_t> before;  // the last tokens in front; none: `tokens` begin the text
+  std::vector<int32_t> before;  // the last tokens in front; empty: `tokens` begin the text
   std::vector<int32_t> tokens;
 };
 
-// Of ids that have any width. As many of `before` are kept as decoding needs; a token that begins documents
-// is no text that anything stands behind.
+// Builds a Continuation from ids of any integer width. It keeps as many of the last tokens of `before` as
+// decoding needs, without the token that begins documents, which has no text.
 template <typename Before, typename Tokens>
 Continuation continuation_of(const Tokenizer& tokenizer, const Before& before, const Tokens& tokens);
 
-// The text of each, where a letter that `before` begins and `tokens` end is theirs.
+// The text of each continuation. A character that `before` begins and `tokens` complete belongs to `tokens`.
 std::vector<std::string> texts_behind(const Tokenizer& tokenizer,
                                       std::span<const Continuation> continuations);
 std::string text_behind(const Tokenizer& tokenizer, const Continuation& continuation);
 
-// By token what it adds, which together is the text. A letter of several tokens comes with the last of them.
+// The text that each token adds; joined, the whole text. A character comes with the last of its tokens.
 std::vector<std::string> pieces_behind(const Tokenizer& tokenizer, const Continuation& continuation);
 
-// What is said behind some tokens, of which it keeps as many as it needs. The tokenizer must outlive it.
+// Decodes the text behind given tokens, of which it keeps as many as it needs. The tokenizer must outlive it.
 class Behind {
  public:
   template <typename Ids>
@@ -53,7 +53,7 @@ class Behind {
   std::vector<int32_t> before_;
 };
 
-// That many tokens in front tell how the next ones are said.
+// Number of preceding tokens that suffice to decode the next ones.
 inline constexpr int64_t kContextTokens = 16;
 
 template <typename Before, typename Tokens>

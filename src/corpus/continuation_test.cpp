@@ -128,10 +128,10 @@ TEST(Continuation, LettersOfSeveralTokensComeWithTheirLast) {
     const std::vector<int32_t> tokens = bytes_of("\u00e9\U0001F600!");
     EXPECT_THAT(pieces_behind(*tokenizer, {{kHello}, tokens}),
                 ElementsAre("", "\u00e9", "", "", "", "\U0001F600", "!"));
-    // A letter that the prompt begins is said behind it.
+    // The prompt begins a character, whose text belongs to the continuation.
     EXPECT_EQ(text_behind(*tokenizer, {{kHello, 0xC3}, {0xA9, '!'}}), "\u00e9!");
     EXPECT_THAT(pieces_behind(*tokenizer, {{kHello, 0xC3}, {0xA9, '!'}}), ElementsAre("\u00e9", "!"));
-    // The prompt's end is one of many letters of bytes.
+    // The prompt ends with one of many characters of several bytes.
     std::vector<int32_t> before = bytes_of("\u4e16\u754c\u4f60\u597d\u4e16\u754c\u4f60\u597d");
     EXPECT_EQ(text_behind(*tokenizer, continuation_of(*tokenizer, before, bytes_of("\u754c"))), "\u754c");
     EXPECT_THAT(pieces_behind(*tokenizer, continuation_of(*tokenizer, before, bytes_of("\u754c"))),
@@ -167,7 +167,7 @@ TEST(Continuation, PiecesAreTheTextAndPromptAndTextAreTheWhole) {
       const std::vector<std::string> pieces = pieces_behind(*tokenizer, continuation);
       EXPECT_EQ(std::accumulate(pieces.begin(), pieces.end(), std::string()), text);
       std::string prompt = tokenizer->decode(before);
-      // Of a run of bytes that ends in a part of a letter, this decoder loses all.
+      // This decoder loses a whole run of bytes that ends within a character.
       if (tokenizer == &kLlama && prompt.find(kReplacement) != prompt.npos) continue;
       while (prompt.ends_with(kReplacement)) prompt.resize(prompt.size() - 3);  // the cut letter
       EXPECT_EQ(prompt + text, tokenizer->decode(ids)) << testing::PrintToString(ids) << " at " << cut;

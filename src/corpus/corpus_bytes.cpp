@@ -10,7 +10,7 @@ namespace sluice::corpus {
 
 namespace {
 
-// A request costs about as long as so many bytes: what lies closer is fetched together.
+// Transferring this many bytes takes about as long as a request, so closer ranges are fetched together.
 constexpr int64_t kCloseBytes = int64_t{64} << 10;
 constexpr int kRequestsAtOnce = 16;
 

@@ -18,17 +18,17 @@ namespace sluice::corpus {
 // Thread-safe.
 class CorpusBytes {
  public:
-  // InputError when there is no such file.
+  // InputError if the file does not exist.
   explicit CorpusBytes(const storage::Location& place);
 
   int64_t size() const { return size_; }
   bool is_remote() const { return remote_ != nullptr; }
-  // Writes the bytes to `out`: from memory, from a file, or from a range that was fetched ahead; else asks
-  // the bucket. InputError where the object was replaced since it was opened, RunError where it cannot be
-  // reached.
+  // Copies the bytes to `out`: from memory, from a file, or from a range that was fetched ahead; else with a
+  // request to the bucket. InputError if the object was replaced since it was opened; RunError if the bucket
+  // cannot be reached.
   void read(base::Interval bytes, std::byte* out) const;
-  // Fetches the ranges of an object at once, neighbours together, and keeps them until the next call: reads
-  // within them ask nobody. Of a file nothing.
+  // Fetches ranges of an object in a bucket at once, neighbouring ranges together, and keeps them until the
+  // next call: reads within them need no request. No effect for a file.
   void fetch_ahead(std::vector<base::Interval> ranges) const;
 
  private:

@@ -29,7 +29,7 @@ Json json_file(const DatasetFolder& folder, const std::string& name) {
   return base::parse_json(folder.read(name), text(folder.name, "/", name));
 }
 
-// One split as save_to_disk wrote it, in `inside` ("train/", or "").
+// The files of one split as save_to_disk wrote it, in `inside` ("train/", or "").
 std::vector<std::string> saved_files(const DatasetFolder& folder, const std::string& inside) {
   const std::string name = text(folder.name, "/", inside, "state.json");
   const Json state = json_file(folder, inside + "state.json");

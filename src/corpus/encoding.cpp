@@ -27,19 +27,19 @@ constexpr size_t kBatchBytes = size_t{1} << 20;
 
 struct Batch {
   std::vector<RawDocument> documents;
-  std::vector<uint32_t> sources;  // of each
-  DocumentCounts counts;          // of what was passed over while these were read
-  int64_t file = 0;               // and where reading stands behind them
+  std::vector<uint32_t> sources;  // one per document
+  DocumentCounts counts;          // for everything skipped while reading these documents
+  int64_t file = 0;               // position of the reader behind them
   int64_t read_documents = 0;
-  int64_t read_bytes = 0;  // of all files
+  int64_t read_bytes = 0;  // over all files
 };
 
 struct EncodedBatch {
   std::vector<std::vector<int32_t>> ids;
   std::vector<DocumentMark> marks;
   DocumentCounts counts;
-  std::vector<std::vector<uint8_t>> masks;  // of conversations
-  std::vector<std::string> labels;          // where documents have some
+  std::vector<std::vector<uint8_t>> masks;  // conversations only
+  std::vector<std::string> labels;          // one per document, if documents have labels
   ChatCounts chats;
 };
 
@@ -48,14 +48,14 @@ std::string_view bytes_of(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
-// What tells conversations apart is what is learnt of them.
+// Conversations are duplicates if their learnt tokens are equal: the hash covers ids and mask.
 DocumentMark mark_of(const EncodedChat& chat, size_t bytes, uint32_t source) {
   DocumentMark mark{.bytes = static_cast<uint32_t>(bytes), .source = source << DocumentMark::kSourceShift};
   mark.hash = base::wide_hash_bytes(std::string(bytes_of(chat.ids)).append(bytes_of(chat.mask)));
   return mark;
 }
 
-// The document's label, nothing where it is left out; "" and no words where documents have none.
+// The document's label; nullopt if it is left out; "" without words if documents have no labels.
 std::optional<DocumentLabel> label_if_any(const RawDocument& document, const DocumentOptions& options,
                                           DocumentCounts& counts) {
   return options.label_key.empty() ? DocumentLabel{} : label_of(document, options, counts);
@@ -88,7 +88,7 @@ EncodedBatch encode_chats(const Batch& batch, const DocumentOptions& options, co
       continue;
     }
     if (!chat.fault.empty()) {
-      // The other corpus of pairs may have it: their documents stand in the same order.
+      // The other corpus of the pairs may have it: documents stand in the same order in both.
       if (options.answers && !options.answers->other_answer.empty()) throw base::InputError(fault);
       leave_out(fault, options, encoded.counts);
       continue;
@@ -116,7 +116,7 @@ void erase_at(std::vector<T>& values, size_t at) {
   values.erase(values.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
-// Fills in the tokens of documents of words, and their labels by token in place of those by word.
+// Fills in the tokens of documents of words, with labels by token instead of by word.
 void add_words(const std::vector<WordDocument>& documents, const DocumentOptions& options,
                const Tokenizer& tokenizer, EncodedBatch& encoded) {
   std::vector<std::vector<std::string>> texts;
@@ -136,7 +136,7 @@ void add_words(const std::vector<WordDocument>& documents, const DocumentOptions
     ++encoded.counts.documents;
     encoded.counts.bytes += std::ssize(whole);
     encoded.marks[at].bytes = static_cast<uint32_t>(whole.size());
-    // What tells documents apart is what is learnt of them.
+    // Documents are duplicates if their learnt content is equal: the hash covers words and labels.
     encoded.marks[at].hash = base::wide_hash_bytes(base::text(whole, "\n", tokens.labels));
     encoded.ids[at] = std::move(tokens.ids);
     encoded.labels[at] = std::move(tokens.labels);
@@ -152,7 +152,7 @@ EncodedBatch encode(const Batch& batch, const DocumentOptions& options, const To
   if (options.chats) return encode_chats(batch, options, tokenizer);
   EncodedBatch encoded{.counts = batch.counts};
   std::vector<std::string> texts;
-  std::vector<WordDocument> of_words;  // which have no text
+  std::vector<WordDocument> of_words;  // documents without text
   for (size_t i = 0; i < batch.documents.size(); ++i) {
     std::optional<DocumentLabel> label = label_if_any(batch.documents[i], options, encoded.counts);
     if (!label) continue;
@@ -178,7 +178,7 @@ EncodedBatch encode(const Batch& batch, const DocumentOptions& options, const To
   return encoded;
 }
 
-// Threads that run what is given to them.
+// Threads that run the given functions.
 class Pool {
  public:
   explicit Pool(int threads) : tasks_(static_cast<size_t>(threads)) {
@@ -203,7 +203,7 @@ class Pool {
   std::vector<std::jthread> threads_;
 };
 
-// Batches on their way through the pool, written in the order in which they came.
+// Batches in flight through the pool, written in the order in which they were added.
 class Pipeline {
  public:
   Pipeline(const EncodingOptions& options, const Tokenizer& tokenizer, IndexedWriter& writer,
@@ -268,14 +268,14 @@ class Pipeline {
   int64_t saved_bytes_ = -1;
   DocumentHashes seen_;
   std::deque<UnderWay> under_way_;
-  Pool pool_;  // its threads end before what they use
+  Pool pool_;  // its threads end before the members that they use
 };
 
 }  // namespace
 
 namespace {
 
-// `times` is 1, or -1 to take it back.
+// `times` is 1 to count a document, -1 to remove it again.
 void count_written(const DocumentMark& mark, std::span<const int32_t> ids, std::span<const uint8_t> mask,
                    int64_t times, Encoded& encoded) {
   for (const int32_t id : ids) encoded.token_counts[static_cast<size_t>(id)] += times;
@@ -368,9 +368,9 @@ Encoded encoded_from_json(const Json& state, const std::string& name) {
 
 namespace {
 
-// What is read, in batches. Of a part it is what the part owns: each document, and what was passed over
-// behind it; what was passed over in front of a file's first document belongs to whose the file's first byte
-// is.
+// Reads the documents in batches. A part reads its own documents, each with the counts of what was skipped
+// behind it. Counts from in front of a file's first document belong to the part that owns the file's first
+// byte.
 class Reader {
  public:
   Reader(const std::vector<InputFile>& files, const EncodingOptions& options, Encoded& encoded,
@@ -396,7 +396,7 @@ class Reader {
   }
 
  private:
-  struct PartEnds {};  // thrown where the rest of the file is another part's
+  struct PartEnds {};  // thrown when the rest of the file belongs to another part
 
   bool is_wanted(size_t file) const {
     return file >= first_ && !cuts_.skips(ends_[file] - files_[file].size_bytes, ends_[file]);
@@ -411,7 +411,7 @@ class Reader {
         ++documents_;
         const int64_t at_bytes = before_bytes_ + document.read_bytes;
         if (file == first_ && documents_ <= skipped_) {
-          if (documents_ == skipped_) batch_.counts = {};  // all so far is in `encoded`
+          if (documents_ == skipped_) batch_.counts = {};  // `encoded` has all counts so far
           mine_ = true;
           return;
         }
@@ -440,16 +440,16 @@ class Reader {
   const std::vector<InputFile>& files_;
   const EncodingOptions& options_;
   const PartCuts cuts_;
-  const size_t first_;     // file, which an earlier build had come to
-  const int64_t skipped_;  // documents of it
+  const size_t first_;     // number of the file at which an earlier build stopped
+  const int64_t skipped_;  // documents of that file
   Pipeline& pipeline_;
-  std::vector<int64_t> ends_;  // of each file, laid end to end
+  std::vector<int64_t> ends_;  // each file's end, all files laid end to end
   InputCopies copies_;
   Batch batch_;
   size_t batch_bytes_ = 0;
-  int64_t before_bytes_ = 0;  // of the files that are done
-  int64_t documents_ = 0;     // of the file
-  bool mine_ = false;         // what is passed over next
+  int64_t before_bytes_ = 0;  // bytes of the files that are done
+  int64_t documents_ = 0;     // documents read of the current file
+  bool mine_ = false;         // whether the counts of skipped documents that follow are this part's
 };
 
 }  // namespace

@@ -41,8 +41,8 @@ bool is_written_by_builds(const std::string& file_name) {
   return std::ranges::find(kNames, file_name) != kNames.end();
 }
 
-// A folder of the file system, level by level; links come last, so that whatever has a name of its own keeps
-// it.
+// Walks a folder of the file system level by level. Links come last, so that a file with a name of its own
+// keeps that name.
 class Walk {
  public:
   Walk(fs::path root, const TreeOptions& options) : root_(std::move(root)), options_(options) {
@@ -67,7 +67,7 @@ class Walk {
  private:
   struct Link {
     std::string name;
-    std::vector<FileId> above;  // the folders that it lies in
+    std::vector<FileId> above;  // the folders above it
   };
 
   [[noreturn]] static void refuse(const fs::path& path, const char* verb) {
@@ -89,7 +89,7 @@ class Walk {
     return names;
   }
 
-  // Whether a corpus lies in the folder, or will.
+  // Whether the folder contains a corpus, or is the output folder.
   bool holds_corpus(const fs::path& folder, const std::vector<std::string>& names) const {
     if (std::ranges::binary_search(names, "corpus.idx") && std::ranges::binary_search(names, "corpus.bin"))
       return true;
@@ -133,7 +133,7 @@ class Walk {
     take(link.name, status, link.above);
   }
 
-  // Behind a link there may be what was taken by another way.
+  // Behind a link, files may lie that were already taken by another way.
   bool is_again(const FileId& id, const std::vector<FileId>& above) const {
     if (!linked_) return false;
     const bool circular = std::ranges::find(above, id) != above.end();

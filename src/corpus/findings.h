@@ -1,4 +1,4 @@
-// How many of a kind were found, and the first of them, to be shown.
+// The number of findings of one kind, and the first of them for messages.
 #pragma once
 
 #include <algorithm>
@@ -18,14 +18,14 @@ struct Findings {
     ++count;
     if (first.size() < kShown) first.push_back(std::move(found));
   }
-  // What was found behind these.
+  // Appends findings that come after these.
   Findings& operator+=(const Findings& other) {
     count += other.count;
     const size_t room = std::min(other.first.size(), kShown - std::min(first.size(), kShown));
     first.insert(first.end(), other.first.begin(), other.first.begin() + static_cast<std::ptrdiff_t>(room));
     return *this;
   }
-  // The first of them, and "…" where there are more.
+  // The first of them, followed by "…" if there are more.
   std::string shown(const std::string& separator) const {
     std::string text;
     for (const std::string& each : first) text += (text.empty() ? "" : separator) + each;

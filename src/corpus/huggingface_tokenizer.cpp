@@ -119,14 +119,14 @@ auto HuggingFaceTokenizer::with_child(const Ask& ask) const {
   try {
     return ask(*child);
   } catch (const base::InputError&) {
-    throw;  // which the child said itself
+    throw;  // the child itself reported the error
   } catch (const ChildEnded& gone) {
     base::log_warning(base::text(gone.what(), "; another one is started"));
     child->restart();
     receive_head(*child);
     return ask(*child);
   } catch (...) {
-    child->kill();  // of an answer that was left halfway nobody reads the rest
+    child->kill();  // the unread rest of its answer would precede the next one
     throw;
   }
 }

@@ -1,5 +1,5 @@
 // Hugging Face's tokenizer.json, run by the Python package `tokenizers` in child processes (the script
-// tools/hf_tokenize.py says what passes between them).
+// tools/hf_tokenize.py describes the protocol).
 #pragma once
 
 #include <condition_variable>
@@ -13,11 +13,11 @@ namespace sluice::corpus {
 
 class HuggingFaceTokenizer final : public Tokenizer {
  public:
-  // Starts one child; as many as there are options.callers start when callers wait. InputError when python or
-  // script are missing, the package is not installed, or the file is not a tokenizer, each with the way out.
+  // Starts one child; up to options.callers start when callers wait. InputError, with the way out, if Python
+  // or the script is missing, the package is not installed, or the file is not a tokenizer.
   HuggingFaceTokenizer(const std::filesystem::path& path, const TokenizerOptions& options);
 
-  // A child that ends before it has answered is started anew and asked again, once; RunError when that one
+  // A child that ends before its answer is restarted and asked again, once. RunError if the second child
   // ends, too.
   std::vector<std::vector<int32_t>> encode_all(std::span<const std::string> texts) const override;
   std::vector<std::string> decode_all(std::span<const std::vector<int32_t>> ids) const override;
@@ -27,7 +27,7 @@ class HuggingFaceTokenizer final : public Tokenizer {
   bool has_chats() const override { return has_chats_; }
 
  private:
-  // What a child says of itself when it has started.
+  // The header that a child sends when it has started.
   struct Head {
     int64_t vocabulary = 0;
     int32_t begin_id = -1;
@@ -38,17 +38,17 @@ class HuggingFaceTokenizer final : public Tokenizer {
   static Head receive_head(PythonChild& child);
   std::vector<EncodedChat> encode_by_template(char question, std::span<const std::string> chats) const;
   std::unique_ptr<PythonChild> start_child(Head& head) const;
-  // A child that nobody else asks: a new one when all are busy and there may be more, else waits for one.
+  // Returns an idle child: starts one if all are busy and more may start, else waits until one is given back.
   std::unique_ptr<PythonChild> take_child() const;
   void give_back(std::unique_ptr<PythonChild> child) const;
-  // Calls ask(child) with one that nobody else asks.
+  // Calls ask(child) with an idle child, which no other caller uses meanwhile.
   template <typename Ask>
   auto with_child(const Ask& ask) const;
 
   PythonTools tools_;
-  std::vector<std::string> arguments_;  // of hf_tokenize.py; the first is the tokenizer's path
+  std::vector<std::string> arguments_;  // arguments of hf_tokenize.py; the first is the tokenizer's path
   bool has_chats_;
-  mutable int more_children_;  // that may be started
+  mutable int more_children_;  // number of children that may still start
   mutable std::vector<std::unique_ptr<PythonChild>> idle_;
   mutable std::mutex mutex_;
   mutable std::condition_variable released_;

@@ -13,7 +13,7 @@ using base::text;
 
 namespace {
 
-// How `now` differs from `then`, for people.
+// Describes the difference between `now` and `then` for people.
 std::string difference(const CorpusIdentity& then, const CorpusIdentity& now) {
   if (then.documents != now.documents || then.tokens != now.tokens) {
     return text(base::human_count(now.documents, "document", "documents"), " of ",

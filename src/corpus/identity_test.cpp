@@ -33,7 +33,7 @@ void overwrite(const std::filesystem::path& path, int64_t at, char value) {
   file.put(value);
 }
 
-// What resuming with the corpus at `now` says to one trained on that at `then`.
+// The error of a run that resumes on the corpus at `now` after training on the corpus at `then`.
 std::string fault(const std::filesystem::path& then, const std::filesystem::path& now) {
   const Blend before = Blend::open({{then.string(), 1.0}});
   const Blend after = Blend::open({{now.string(), 1.0}});

@@ -68,8 +68,8 @@ Header read_header(const base::MappedFile& index, const std::string& path) {
   return {static_cast<TokenType>(code), load<uint64_t>(next + 18), load<uint64_t>(next + 26)};
 }
 
-// The bytes that `header` promises. InputError unless the file has them, alone or with the one byte a
-// sequence that multimodal writers append.
+// The number of bytes that `header` implies. InputError unless the file has as many, or one more per
+// sequence, which multimodal writers append.
 void check_size(const base::MappedFile& index, const Header& header, const std::string& path) {
   const auto wanted = static_cast<unsigned __int128>(header.sequences) * 12 +
                       static_cast<unsigned __int128>(header.documents) * 8 + kHeaderBytes;
@@ -111,7 +111,7 @@ storage::Location place_of(const std::filesystem::path& path, const IndexedOptio
 
 namespace {
 
-// The index on this machine: where it lies in a bucket, its copy, made when there is none of this version.
+// The local index: for an index in a bucket its copy, which is made unless this version's exists.
 std::filesystem::path local_index(const std::filesystem::path& path, const IndexedOptions& options) {
   const storage::Location place = place_of(path, options);
   if (place.is_path()) return place.path();
@@ -247,7 +247,7 @@ void IndexedCorpus::copy_tokens(int64_t document, int64_t begin, int64_t count, 
   const int64_t at = byte_offset(document, begin);
   auto* bytes = reinterpret_cast<std::byte*>(out);
   if (type_ == TokenType::kInt32) return tokens_file_.read({at, at + 4 * count}, bytes);
-  // They come to the second half, from where they are widened front to back.
+  // Narrow tokens are read into the second half, and are widened from front to back.
   const std::byte* narrow = bytes + 2 * count;
   tokens_file_.read({at, at + 2 * count}, bytes + 2 * count);
   for (int64_t i = 0; i < count; ++i) out[i] = load<uint16_t>(narrow + 2 * i);
@@ -255,7 +255,7 @@ void IndexedCorpus::copy_tokens(int64_t document, int64_t begin, int64_t count, 
 
 void IndexedCorpus::check_range(std::span<const int32_t> tokens, int64_t vocabulary, int64_t document,
                                 int64_t begin) const {
-  // A negative token is a huge unsigned one.
+  // As an unsigned number, a negative token is huge.
   const auto limit =
       static_cast<uint32_t>(std::min<int64_t>(vocabulary, int64_t{std::numeric_limits<int32_t>::max()} + 1));
   const auto outside = [limit](int32_t token) { return static_cast<uint32_t>(token) >= limit; };
@@ -339,7 +339,7 @@ uint64_t IndexedCorpus::index_hash() const {
 
 namespace {
 
-// Calls visit(bytes) for blocks spread evenly over the file, or for the whole where it is not larger.
+// Calls visit(bytes) for blocks spread evenly over the file, or for the whole file if it is small.
 template <typename Visit>
 void sample(const CorpusBytes& file, Visit visit) {
   constexpr int64_t kBlock = IndexedCorpus::kContentBlockBytes;

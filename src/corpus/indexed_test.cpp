@@ -124,7 +124,7 @@ TEST(Indexed, WritesTheBytesThatAnotherWriterWrites) {
 TEST(Indexed, ReadsRangesAndCountsTheirBytes) {
   const IndexedCorpus corpus(kFixtures / "int32.idx");
   std::vector<int32_t> tokens(3);
-  corpus.read(1, 5 + 10, 3, tokens.data());  // of the last sequence
+  corpus.read(1, 5 + 10, 3, tokens.data());  // tokens of the last sequence
   for (int64_t j = 0; j < 3; ++j) {
     EXPECT_EQ(tokens[static_cast<size_t>(j)], (7919 * 4 + 31 * (10 + j)) % 100'000);
   }

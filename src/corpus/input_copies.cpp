@@ -20,7 +20,7 @@ InputCopies::~InputCopies() {
   fs::remove_all(folder_, ignored);
 }
 
-// Formats are told by endings, so the copy keeps the file's name.
+// Formats are recognized by endings, so the copy keeps the file's name.
 fs::path InputCopies::copy_of(size_t file) const {
   return folder_ / std::to_string(file) / files_[file].path.filename();
 }

@@ -1,4 +1,4 @@
-// Files of inputs on this machine: those in buckets are copied to a folder, the next one while one is read.
+// Local copies of input files in buckets: the next file is copied to a folder while one is read.
 #pragma once
 
 #include <filesystem>
@@ -10,18 +10,18 @@
 
 namespace sluice::corpus {
 
-// One thread's.
+// For use by one thread.
 class InputCopies {
  public:
-  // `folder` is made when a copy is; `is_wanted` says of which files there will be one.
+  // `folder` is made with the first copy. `is_wanted` tells which files will be opened.
   InputCopies(const std::vector<InputFile>& files, std::filesystem::path folder,
               std::function<bool(size_t file)> is_wanted);
   ~InputCopies();
   InputCopies(const InputCopies&) = delete;
   InputCopies& operator=(const InputCopies&) = delete;
 
-  // The file, whose copy is there until the next call. InputError when what lies in the bucket is no more
-  // what was found there; RunError when it cannot be reached. REQUIRES: calls with ascending numbers.
+  // Returns the file, whose copy stays until the next call. InputError if the object in the bucket has
+  // changed, RunError if the bucket cannot be reached. REQUIRES: calls with ascending numbers.
   InputFile open(size_t file);
 
  private:
@@ -31,7 +31,7 @@ class InputCopies {
   const std::vector<InputFile>& files_;
   const std::filesystem::path folder_;
   const std::function<bool(size_t)> is_wanted_;
-  std::optional<size_t> coming_;  // the number of the file that is being copied
+  std::optional<size_t> coming_;  // number of the file that is being copied
   std::future<void> copied_;
   std::optional<size_t> open_;
 };

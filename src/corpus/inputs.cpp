@@ -113,7 +113,7 @@ class Finder {
                                                 .place = place});
   }
 
-  // All files where the folder is that of a data set.
+  // All files, if the folder is a data set's.
   std::optional<Tree> dataset_tree(const storage::Location& root) {
     const auto holds = [&](const char* name) { return (root / name).is_file(); };
     saved_ = holds("dataset_dict.json") || (holds("state.json") && holds("dataset_info.json"));

@@ -1,4 +1,4 @@
-// The files that a corpus is built from: those named, those in folders, and those of data sets, on this
+// The files from which a corpus is built: named files, files in folders, and files of data sets, on this
 // machine or in a bucket.
 #pragma once
 
@@ -16,59 +16,59 @@
 
 namespace sluice::corpus {
 
-// The endings taken from directories where none are given.
+// The endings of files taken from directories by default.
 std::vector<std::string> default_suffixes();
 
 struct InputFile {
   std::filesystem::path path;  // or s3://BUCKET/NAME
   int64_t size_bytes = 0;
-  bool from_directory = false;  // such files are passed over when they are not text
+  bool from_directory = false;  // such files are passed over if they are not text
   TextRows text_rows = TextRows::kWhole;
-  std::string separator;       // of a table in CSV; empty: its ending tells it
-  std::string version;         // another one where the file has changed
-  size_t source = 0;           // of which input it is a part
-  storage::Location place;     // what `path` names
-  std::filesystem::path copy;  // on this machine, of what lies in a bucket; empty: none yet
+  std::string separator;       // separator of a CSV table; empty: by its ending
+  std::string version;         // changes whenever the file does
+  size_t source = 0;           // number of the input that contains the file
+  storage::Location place;     // location of `path`
+  std::filesystem::path copy;  // local copy of a file in a bucket; empty: none yet
 
-  // What is opened to read it.
+  // The local path to open for reading.
   const std::filesystem::path& local() const { return copy.empty() ? path : copy; }
 };
 
-// One of the inputs, as it was named.
+// One input, as the user named it.
 struct InputSource {
   std::string name;
-  std::string subset;           // of a data set: its configuration
-  std::optional<int64_t> rows;  // of a data set: how many its card says that the split has
+  std::string subset;           // data sets: the configuration
+  std::optional<int64_t> rows;  // data sets: rows of the split, as the card says
 };
 
 struct Inputs {
   std::vector<InputFile> files;
   std::vector<InputSource> sources;
-  std::map<std::string, int64_t> other_endings;  // of files in directories that are not taken: how many
-  std::vector<std::string> unsplit;              // data of data sets that is in no split
+  std::map<std::string, int64_t> other_endings;  // endings of directories' files that are not taken: how many
+  std::vector<std::string> unsplit;              // data files of data sets that belong to no split
   PassedOverCounts passed_over;
 };
 
 struct InputOptions {
   DatasetChoice dataset;
-  // Of the files taken from directories, .gz, .zst and .bz2 apart, which may follow. Where others than these
-  // are given, no folder is looked at as a data set.
+  // Endings of the files taken from directories; .gz, .zst and .bz2 may follow them. If other endings than
+  // the default are given, no folder is treated as a data set.
   std::vector<std::string> suffixes = default_suffixes();
-  // Names of files and folders inside directories that are passed over, those of data sets apart; * and ?
-  // stand for any characters.
+  // Patterns of file and folder names passed over inside directories, except in data sets. * and ? stand for
+  // any characters.
   std::vector<std::string> exclude = {".*",   "site-packages", "dist-packages", "__pycache__",
                                       "test", "tests",         "idle_test",     "node_modules"};
-  std::filesystem::path output;  // where the corpus is written, which is no input
-  storage::Locate locate;        // of inputs in buckets; empty: there are none
-  PythonTools tools;             // for cards of data sets
+  std::filesystem::path output;  // folder of the corpus being written, which is no input
+  storage::Locate locate;        // opens places of inputs in buckets; empty: there are none
+  PythonTools tools;             // for reading cards of data sets
 };
 
-// Files in the order given, directories recursively with their files in order of path (file_tree.h); of
-// folders of data sets (dataset_folder.h) the files of the split, in the order of its rows. A folder is one
-// where save_to_disk or a data set's card says so, or where nothing but data lies: JSON, Parquet, Arrow, CSV;
-// none is where other endings are chosen. InputError when a path does not exist, is neither a file nor a
-// folder, or may not be read; when nothing is found; and when a split or a configuration is chosen and no
-// input is a data set.
+// Finds files in the order given. Directories are searched recursively, in order of path (file_tree.h);
+// folders of data sets (dataset_folder.h) give the files of the split in the order of its rows. A folder is a
+// data set if save_to_disk or a data set's card says so, or if it holds nothing but data: JSON, Parquet,
+// Arrow, CSV; never if other endings are chosen. InputError if a path does not exist, is neither a file nor a
+// folder, or may not be read. InputError, too, if nothing is found, or if a split or a configuration is
+// chosen and no input is a data set.
 Inputs find_inputs(const std::vector<std::filesystem::path>& paths, const InputOptions& options);
 
 // Whether `name` matches a pattern with * (any characters) and ? (any one).

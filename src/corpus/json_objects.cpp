@@ -16,13 +16,13 @@ using base::text;
 
 namespace {
 
-// Of the text, by which its layout is told.
+// Size of the text's beginning, from which the layout is inferred.
 constexpr size_t kBeginningBytes = size_t{1} << 20;
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
-// The size of the object that `bytes` begin with, by its brackets; npos where it does not end, or where a
-// line ends inside a string.
+// The size of the object at the front of `bytes`, by its brackets; npos if it does not end, or if a line ends
+// inside a string.
 size_t object_size(std::string_view bytes) {
   int64_t depth = 0;
   bool in_string = false;
@@ -43,7 +43,7 @@ size_t object_size(std::string_view bytes) {
   return bytes.npos;
 }
 
-// Whether the objects of a text that begins with one stand in lines, one each.
+// Whether a text that begins with an object has one object per line.
 bool stands_in_lines(std::string_view bytes) {
   const size_t line_end = std::min(bytes.find('\n'), bytes.size());
   const size_t size = object_size(bytes);
@@ -54,7 +54,7 @@ bool stands_in_lines(std::string_view bytes) {
       !base::read_json_text(bytes.substr(0, size), base::JsonDialect::kPython, ignored)) {
     return false;
   }
-  // A line that is cut off is followed by another, a cut object of several lines by one of its own.
+  // If a line is cut off, another record follows; if an object over several lines is, its own lines follow.
   const size_t next = bytes.find_first_not_of("\r\n", line_end);
   return next == bytes.npos || bytes[next] == '{';
 }
@@ -119,7 +119,7 @@ void JsonObjects::end_line() {
   record_.clear();
 }
 
-// Nearly all of a record is text, in which only these three matter.
+// Nearly all of a record is plain text, in which only these three characters matter.
 void JsonObjects::take_plain(std::string_view& bytes) {
   const size_t size = std::min(bytes.find_first_of("\"\\\n"), bytes.size());
   require_room(size);

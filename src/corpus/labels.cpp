@@ -93,7 +93,7 @@ std::vector<double> figures_of(const LabelRule& rule, const Json& label, const s
   return figures;
 }
 
-// A list of the classes that hold, or a 0 or 1 for each class.
+// One mark from 0 to 1 per class. The label is a list of classes, or a list of such marks.
 std::vector<double> classes_of(const LabelRule& rule, const Json& label, const std::string& place) {
   if (!label.is_array()) {
     throw InputError(text(place, ": the label is ", base::excerpt(label),

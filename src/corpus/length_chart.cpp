@@ -48,7 +48,7 @@ std::string edge(int64_t tokens) {
   return text(tokens);
 }
 
-// A bar of eighths of a column, `part` of kBarColumns long and the thinnest one where that is not 0.
+// A bar in eighths of a column: `part` of kBarColumns, and the thinnest bar if `part` is tiny but not 0.
 std::string bar(double part) {
   constexpr const char* kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   auto eighths = static_cast<int>(part * kBarColumns * 8 + 0.5);
@@ -95,7 +95,7 @@ void draw_sample(Markup& out, const char* kind, int x, const std::string& title)
   out.leaf("text", {{"x", text(x + 15)}, {"y", "-12"}}, title);
 }
 
-// A round share: at most five of them reach `highest`.
+// A round tick distance with at most five ticks up to `highest`.
 double tick_of(double highest) {
   double power = 1e-9;
   while (power * 50 < highest) power *= 10;

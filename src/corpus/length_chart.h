@@ -14,17 +14,17 @@ struct NamedLengths {
   LengthDistribution lengths;
 };
 
-// A row for each distribution: documents, tokens, mean, percentiles, longest, padding. Ends with a newline.
+// One row per distribution: documents, tokens, mean, percentiles, longest, padding. Ends with a newline.
 std::string lengths_table(const std::vector<NamedLengths>& distributions);
 
-// Two bars for each power-of-two bin of lengths, the share of the documents and of the tokens. Ends with a
+// Two bars for each power-of-two bin of lengths: the share of the documents, and of the tokens. Ends with a
 // newline. REQUIRES: not empty.
 std::string lengths_histogram(const NamedLengths& distribution);
 
-// The bars, grid and labels of such a histogram into an SVG element that shows what overflows it: as wide as
-// that element, kLengthsHeight tall, with room for labels 28 pixels above, 40 below and 52 to the left. Its
-// classes are documents, tokens, grid, tick, middle and end; odd marks every second label, which may be
-// hidden. REQUIRES: not empty.
+// Draws the bars, grid and labels of a histogram into an SVG element that shows overflow. The drawing is as
+// wide as the element and kLengthsHeight tall, and needs room for labels: 28 pixels above, 40 below, 52 to
+// the left. Its classes are documents, tokens, grid, tick, middle and end; odd marks every second label,
+// which may be hidden. REQUIRES: not empty.
 inline constexpr int kLengthsHeight = 200;
 void draw_lengths(base::Markup& out, const LengthDistribution& lengths);
 

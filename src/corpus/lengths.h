@@ -1,4 +1,4 @@
-// How long the documents of a corpus are: the numbers from which strategies are proposed.
+// The distribution of document lengths in a corpus: the numbers from which strategies are proposed.
 #pragma once
 
 #include <cstdint>
@@ -32,13 +32,13 @@ class LengthDistribution {
   void add(int64_t length, int64_t documents = 1);
   void add(const LengthDistribution& other);
 
-  // Length -> documents of exactly that length.
+  // Length -> number of documents of exactly that length.
   const std::map<int64_t, int64_t>& counts() const { return counts_; }
   int64_t documents() const { return documents_; }
   int64_t tokens() const { return tokens_; }
   bool empty() const { return documents_ == 0; }
 
-  // REQUIRES of all below: not empty.
+  // REQUIRES for all below: not empty.
   int64_t shortest() const { return counts_.begin()->first; }
   int64_t longest() const { return counts_.rbegin()->first; }
   double mean() const { return static_cast<double>(tokens_) / static_cast<double>(documents_); }
@@ -61,13 +61,13 @@ inline constexpr int64_t kPercentilesPpm[] = {10'000,  50'000,  100'000, 250'000
 // 500'000 -> "p50", 999'000 -> "p99.9".
 std::string percentile_name(int64_t ppm);
 
-// What a list of lengths may hold in memory: 4 GiB.
+// Limit on the memory of a list of lengths: 4 GiB.
 inline constexpr int64_t kMostDocuments = int64_t{1} << 30;
 
 // lengths.json ("sluice.lengths/1") and back. from_json reads only `lengths` ([length, documents] pairs) and
 // throws InputError naming `name` when they are malformed or more than kMostDocuments in all.
 base::Json to_json(const LengthDistribution& lengths);
-// The text of such a file: a line a key, so that the pairs stay compact and people can read it.
+// The text of a lengths.json: one line per key, so that the pairs stay compact and people can read it.
 std::string lengths_text(const base::Json& json);
 LengthDistribution lengths_from_json(const base::Json& json, const std::string& name);
 
@@ -79,13 +79,13 @@ std::vector<int32_t> lengths_from_text(const std::string& bytes, const std::stri
 // Corpora and text files keep their order; lengths.json gives ascending lengths. InputError naming file, line
 // and value.
 std::vector<int32_t> read_lengths(const std::filesystem::path& path, const IndexedOptions& places = {});
-// The prefix of the corpus that a path names: a prefix, .idx, .bin, or the folder of corpus.idx; nothing
-// where no such corpus is there.
+// The prefix of the corpus that a path names: a prefix, .idx, .bin, or the folder of corpus.idx. Nullopt if
+// no such corpus exists.
 std::optional<std::filesystem::path> corpus_at(const std::filesystem::path& path,
                                                const IndexedOptions& places = {});
 
-// Entropy in nats a token of the distribution with these counts; 0 without any. A model that knows nothing
-// but token frequencies has this loss.
+// Entropy, in nats per token, of the distribution with these counts; 0 without any. A model that knows only
+// the token frequencies has this loss.
 double unigram_entropy_nats(std::span<const int64_t> counts);
 
 }  // namespace sluice::corpus

@@ -95,7 +95,7 @@ TEST(Tokenizer, RowsOfAModelWithoutATokenAreFound) {
   EXPECT_EQ(rows_without_token(tokenizer, 600, {}), (Rows{{512, 600}}));
   const std::vector<int64_t> ends = {3, 512, 550, 599, 700};
   EXPECT_EQ(rows_without_token(tokenizer, 600, ends), (Rows{{513, 550}, {551, 599}}));
-  EXPECT_EQ(tokenizer.decode({600, -1}), "");  // whatever another's rows are, they say nothing
+  EXPECT_EQ(tokenizer.decode({600, -1}), "");  // ids outside the vocabulary have no text
 }
 
 TEST(Tokenizer, TrainingTwiceGivesTheSameModel) { EXPECT_EQ(model_of_this_file(), trained_model()); }
@@ -231,7 +231,7 @@ TEST_F(HuggingFace, SaysWhatDoesNotDecodeToItself) {
 
 TEST_F(HuggingFace, SeveralCallersHaveAChildEach) {
   options_.callers = 3;
-  const auto tokenizer = load_tokenizer(directory_.path(), options_);  // of the folder
+  const auto tokenizer = load_tokenizer(directory_.path(), options_);  // loaded from the folder
   std::vector<std::jthread> callers;
   for (char c = 'a'; c < 'g'; ++c) {
     callers.emplace_back([&, c] {
@@ -311,7 +311,7 @@ TEST_F(HuggingFace, TheFirstPythonThatServesIsTaken) {
   EXPECT_THAT(fault, HasSubstr("name another Python with --python"));
 }
 
-// What stands in front of other modules, prints, or is no Python's home, changes nothing.
+// Files named like modules, output of modules, and a wrong home of Python change nothing.
 TEST_F(HuggingFace, SurroundingsOfTheChildChangeNothing) {
   for (const char* name : {"json.py", "re.py", "chat_template.py", "sluice_channel.py"})
     base::write_file_atomically(directory_ / name, "raise RuntimeError('another module')");

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A corpus to merge, and what part of a build it is, if any.
+// A corpus to merge, and the part of a build that it is, if any.
 struct Piece {
   IndexedCorpus corpus;
   std::optional<PartFile> part;
@@ -63,7 +63,7 @@ void require_alike(const IndexedCorpus& first, const IndexedCorpus& other) {
   }
 }
 
-// The parts of one build, in order. InputError unless they are all there, once.
+// Puts the parts of one build in order. InputError unless each part occurs exactly once.
 void require_all_parts(std::vector<Piece>& pieces) {
   std::ranges::sort(pieces, {},
                     [](const Piece& piece) { return piece.part ? piece.part->result.part.index : -1; });
@@ -113,7 +113,7 @@ std::vector<Piece> open_pieces(const MergeOptions& options) {
 void write_companions(const std::vector<Piece>& pieces, const MergeOptions& options,
                       const std::vector<int64_t>& counts, const MergeResult& result) {
   std::map<std::string, std::string> tokenizer;
-  base::Json described;  // what a lengths.json beside an input says of tokens
+  base::Json described;  // token figures from a lengths.json beside an input
   for (const Piece& piece : pieces) {
     if (tokenizer.empty()) tokenizer = tokenizer_files_beside(piece.corpus.prefix());
     const fs::path lengths = piece.corpus.prefix().parent_path() / "lengths.json";
@@ -135,7 +135,7 @@ void write_companions(const std::vector<Piece>& pieces, const MergeOptions& opti
   base::write_file_atomically(options.directory / "lengths.json", lengths_text(json));
 }
 
-// Copies documents, and counts them where they are those of parts.
+// Copies documents, and counts them if the corpora are parts of a build.
 class Copier {
  public:
   Copier(const std::vector<Piece>& pieces, const MergeOptions& options, IndexedWriter& writer, bool masked)
@@ -151,7 +151,7 @@ class Copier {
   }
 
   const std::vector<int64_t>& token_counts() const { return counts_; }
-  // Of all parts, less the duplicates that lie in different ones.
+  // Sum over all parts, without duplicates across parts.
   const Encoded& encoded() const { return encoded_; }
 
  private:
@@ -206,7 +206,7 @@ MergeResult merge_corpora(const MergeOptions& options) {
     }
   }
   base::make_directories(options.directory);
-  constexpr int64_t kFewIds = 65'499;  // uint16, as the inputs
+  constexpr int64_t kFewIds = 65'499;  // uint16, as in the inputs
   const bool few = pieces.front().corpus.token_type() == TokenType::kUint16;
   IndexedWriter writer(result.prefix, {.vocabulary = few ? kFewIds : 0,
                                        .mask = result.masked ? MaskFile::kWrite : MaskFile::kNone,

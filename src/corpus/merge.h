@@ -1,4 +1,4 @@
-// Several corpora into one.
+// Merges several corpora into one.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace sluice::corpus {
 
 struct MergeOptions {
   std::vector<std::filesystem::path> corpora;  // prefixes
-  std::filesystem::path directory;             // where the corpus goes; made when absent
+  std::filesystem::path directory;             // receives the corpus; made when absent
   std::function<void(int64_t done_tokens, int64_t total_tokens)> on_progress;  // may be empty
 };
 
@@ -22,18 +22,18 @@ struct MergeResult {
   std::filesystem::path prefix;
   LengthDistribution lengths;
   bool masked = false;
-  // Of the parts of a build: what one build would have told; nothing of other corpora.
+  // Parts of a build: the result of an undivided build; nullopt for other corpora.
   std::optional<BuildResult> build;
 };
 
-// Writes corpus.bin, corpus.idx and lengths.json: all documents, corpus by corpus; corpus.mask when one of
-// them has one, ones for those that have none; and the tokenizer that they share, with its configuration,
-// where they lie beside it. InputError when they were made with different tokenizers or token types, or one
-// of them is the output.
+// Writes corpus.bin, corpus.idx and lengths.json with all documents, corpus by corpus. Writes corpus.mask if
+// any corpus has a mask, with ones for corpora without. Writes the tokenizer that the corpora share, with its
+// configuration, if it lies beside them. InputError if their tokenizers or token types differ, or if one of
+// them is the output.
 //
-// The parts of a build (build_result.h), given in any order, become what one build would have made of all
-// inputs, byte for byte: duplicates in other parts are left out where the build leaves them out. InputError
-// naming the parts that are missing, that are there twice, or that are of another build.
+// The parts of a build (build_result.h), given in any order, become the output of one build of all inputs,
+// byte for byte: duplicates in other parts are left out if the build leaves them out. InputError naming parts
+// that are missing, occur twice, or belong to another build.
 MergeResult merge_corpora(const MergeOptions& options);
 
 }  // namespace sluice::corpus

@@ -11,8 +11,8 @@
 
 namespace sluice::corpus {
 
-// Calls body(i) for every i in [0, count), each once, on up to `threads` threads (0: one a core). Rethrows
-// the first exception after all threads have ended.
+// Calls body(i) once for every i in [0, count), on up to `threads` threads (0: one a core). Rethrows the
+// first exception after all threads have ended.
 template <typename Body>
 void parallel_for(size_t count, int threads, const Body& body) {
   std::atomic<size_t> next{0};
@@ -28,7 +28,7 @@ void parallel_for(size_t count, int threads, const Body& body) {
     }
   };
   const size_t wanted = threads > 0 ? static_cast<size_t>(threads) : std::thread::hardware_concurrency();
-  std::vector<std::jthread> helpers;  // joined also when the system refuses another one
+  std::vector<std::jthread> helpers;  // joined even if the system refuses to start another one
   for (size_t i = 1; i < std::min(wanted, count); ++i) helpers.emplace_back(work);
   work();
   for (std::jthread& helper : helpers) helper.join();

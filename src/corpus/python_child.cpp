@@ -32,9 +32,9 @@ namespace {
 constexpr char kOk = 'K';
 constexpr char kLacking = 'M';
 constexpr int kChannel = 3;                       // the child's end of the socket
-constexpr size_t kBufferBytes = size_t{1} << 16;  // of each direction
+constexpr size_t kBufferBytes = size_t{1} << 16;  // per direction
 
-// The child's descriptors. Its standard output joins standard error: what is printed there is no answer.
+// The child's descriptors. Its standard output goes to standard error, so prints are not taken for answers.
 class FileActions {
  public:
   explicit FileActions(int channel) {
@@ -54,8 +54,8 @@ class FileActions {
   posix_spawn_file_actions_t actions_;
 };
 
-// A process group of its own, so that what the child starts can be ended with it, and no signal blocked that
-// this program blocks.
+// Starts the child in its own process group, which can be ended with everything the child starts, and without
+// the signals blocked that this program blocks.
 class Attributes {
  public:
   Attributes() {
@@ -79,7 +79,7 @@ class Attributes {
   posix_spawnattr_t attributes_;
 };
 
-// The error number of a start that failed; 0: `child` runs.
+// Returns the error number of a failed start; 0: `child` runs.
 int spawn(const std::vector<std::string>& words, int channel, pid_t& child) {
   std::vector<char*> pointers;
   for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
@@ -89,7 +89,7 @@ int spawn(const std::vector<std::string>& words, int channel, pid_t& child) {
   return ::posix_spawnp(&child, pointers[0], actions.get(), attributes.get(), pointers.data(), environ);
 }
 
-// The status of a child that ends within that time; nothing: it doesn't. 0 where nobody can tell any more.
+// The status of a child that ends within `patience`; nullopt: it still runs. 0 if the status is unknown.
 std::optional<int> wait_for(pid_t child, std::chrono::milliseconds patience) {
   const auto end = std::chrono::steady_clock::now() + patience;
   while (true) {
@@ -127,7 +127,7 @@ void PythonChild::start() {
   for (const std::filesystem::path& candidate : candidates) {
     faults.push_back(try_interpreter(candidate));
     if (!faults.back().empty()) continue;
-    tools_.interpreter = candidate;  // of whoever is started anew, too
+    tools_.interpreter = candidate;  // restarted children use it, too
     return;
   }
   throw InputError(text(subject_, " is read by Python, and ", base::join(faults, "; "),

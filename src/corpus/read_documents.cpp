@@ -1,4 +1,4 @@
-// How documents are read from one file, and the one rule for those that cannot be.
+// Reads documents from one file, with one rule for documents that cannot be read.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Of a file that is looked through at once, so that progress shows and memory stays small.
+// Bytes of a file that are read at once: small, so that progress shows and memory stays small.
 constexpr size_t kPieceBytes = size_t{1} << 20;
 
 bool holds_text(std::string_view object, const std::string& key) {
@@ -32,8 +32,8 @@ bool holds_text(std::string_view object, const std::string& key) {
          json.contains(key) && json[key].is_string();
 }
 
-// Whether the first line is a JSON object with text under the key, or a list begins whose first object has
-// it.
+// Whether the first line is a JSON object with text under the key, or the text begins with a list whose first
+// object has such a text.
 bool begins_as_json(std::string_view bytes, const DocumentOptions& options) {
   bytes = base::without_byte_order_mark(bytes);
   const size_t begin = bytes.find_first_not_of(" \t\r\n");
@@ -53,7 +53,7 @@ bool begins_as_json(std::string_view bytes, const DocumentOptions& options) {
     }
     objects.finish();
   } catch (const InputError&) {
-    // Behind the first object it is the fault of a list of objects; before, of a text that is none.
+    // Behind the first object the error is one within a list; in front of it, the text is no list of objects.
   }
   return first.value_or(false);
 }
@@ -65,9 +65,9 @@ bool holds_json(const fs::path& path, std::string_view beginning, const Document
 
 using Visit = std::function<void(RawDocument&&)>;
 
-// `bytes` are the first of the source.
+// `bytes` are the source's first bytes.
 void read_json(std::string_view bytes, ByteSource& source, const std::string& name, const Visit& visit) {
-  int64_t record_bytes = 0;  // so far, with a byte between two
+  int64_t record_bytes = 0;  // bytes of records so far, with one byte between two records
   JsonObjects objects(name, [&](std::string_view record, int64_t line) {
     record_bytes += std::ssize(record) + 1;
     const int64_t read_bytes = source.compressed() ? source.read_bytes() : record_bytes;
@@ -89,7 +89,7 @@ void read_table(const InputFile& file, const DocumentOptions& options, const Vis
   PythonChild child(options.tools, "read_table.py", {file.local().string(), name, column, file.separator},
                     name);
   const auto form = objects ? RawDocument::Form::kJson : RawDocument::Form::kText;
-  double done = 0;  // of the file, when the piece begins
+  double done = 0;  // bytes of the file in front of the piece
   for (int64_t row = 0;;) {
     child.check_status();
     const auto count = child.receive_number<uint64_t>();
@@ -119,13 +119,13 @@ void read_chats(const InputFile& file, const Visit& visit) {
   const std::string_view bytes = source.next();
   const std::string_view content = base::without_byte_order_mark(bytes);
   const size_t begin = content.find_first_not_of(" \t\r\n");
-  const bool wide = base::wide_encoding(bytes) != nullptr;  // which the reader names
+  const bool wide = base::wide_encoding(bytes) != nullptr;  // the reader's error names the encoding
   if (!wide && (begin == content.npos || (content[begin] != '{' && content[begin] != '['))) refuse("no JSON");
   read_json(bytes, source, file.path.string(), visit);
 }
 
-// The rows of a text: itself; its lines, behind each of which a break ends it; or its paragraphs, between
-// which two stand.
+// Splits a text into rows: the whole text, its lines with or without the breaks that end them, or its
+// paragraphs, separated by two breaks.
 std::vector<std::string_view> rows_of(std::string_view whole, TextRows rows) {
   if (rows == TextRows::kWhole) return {whole};
   std::vector<std::string_view> found;
@@ -141,7 +141,7 @@ std::vector<std::string_view> rows_of(std::string_view whole, TextRows rows) {
   return found;
 }
 
-// Whatever a text file holds: `may_be_binary` then passes it over in silence.
+// Reads a text file. With `may_be_binary`, a binary file is counted and skipped.
 void read_text(std::string_view bytes, const InputFile& file, bool may_be_binary,
                const DocumentOptions& options, DocumentCounts& counts, const Visit& visit) {
   if (may_be_binary && (bytes.find('\0') != bytes.npos || !is_utf8(bytes))) {
@@ -172,7 +172,7 @@ void read_text(std::string_view bytes, const InputFile& file, bool may_be_binary
   }
 }
 
-// The first of the columns that holds no text to learn from, as a fault; "": all do.
+// The fault of the first column without text; "" if all columns have text.
 std::string column_fault(const base::Json& object, const std::vector<std::string>& columns,
                          const std::string& place) {
   for (const std::string& column : columns) {
@@ -185,14 +185,14 @@ std::string column_fault(const base::Json& object, const std::vector<std::string
   return "";
 }
 
-// "FILE:17" and the third line of what begins there -> "FILE:19".
+// The place of the third line of a document at "FILE:17" is "FILE:19".
 std::string place_of_line(const std::string& place, int64_t line) {
   const size_t colon = place.rfind(':');
   const auto first = colon == place.npos ? std::nullopt : base::parse_integer(place.substr(colon + 1));
   return first ? text(place.substr(0, colon + 1), *first + line - 1) : place;
 }
 
-// The object that the document is; nothing where it is left out.
+// The object in the document; nullopt if the document is left out.
 std::optional<base::Json> object_of(const RawDocument& document, const DocumentOptions& options,
                                     DocumentCounts& counts) {
   if (document.form == RawDocument::Form::kNull) {
@@ -217,7 +217,7 @@ std::optional<base::Json> object_of(const RawDocument& document, const DocumentO
   return json;
 }
 
-// The delimiter with "\r\n" for each "\n"; empty where that is the same.
+// The delimiter with "\r\n" for each "\n"; empty if nothing changes.
 std::string with_windows_line_ends(std::string_view delimiter) {
   std::string out;
   for (const char c : delimiter) {
@@ -246,7 +246,7 @@ void leave_out(const std::string& fault, const DocumentOptions& options, Documen
 
 std::vector<std::string_view> cut_at(std::string_view whole, std::string_view delimiter) {
   const std::string windows = with_windows_line_ends(delimiter);
-  // Where each of them stands next.
+  // The next occurrence of each delimiter.
   struct Next {
     std::string_view delimiter;
     size_t at = 0;
@@ -275,7 +275,7 @@ void read_documents(const InputFile& file, const DocumentOptions& options, Docum
   if (const char* format = file.from_directory ? nullptr : other_format(bytes))
     throw InputError(text(file.path.string(), " is ", format));
   if (holds_json(file.path, bytes, options)) return read_json(bytes, source, file.path.string(), visit);
-  std::string whole;  // of what is decompressed
+  std::string whole;  // all bytes of a decompressed file
   if (source.compressed()) {
     for (; !bytes.empty(); bytes = source.next()) whole += bytes;
     bytes = whole;
@@ -304,7 +304,7 @@ std::optional<std::string> chat_of(const RawDocument& document, const DocumentOp
 
 namespace {
 
-// Under which keys an object has what is labelled, and its label.
+// The keys of an object's labelled content and of its label.
 struct LabelledKeys {
   std::string text, label;
 };

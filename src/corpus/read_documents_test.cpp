@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 
 class ReadDocuments : public testing::Test {
  protected:
-  // Of a file of these bytes.
+  // Documents read from a file with these bytes.
   std::vector<std::string> documents_of(const std::string& name, const std::string& bytes) {
     std::ofstream(directory_ / name, std::ios::binary) << bytes;
     counts_ = {};

@@ -17,7 +17,7 @@ constexpr int64_t kRequestBytes = int64_t{8} << 20;
 
 }  // namespace
 
-// Some ranges at once, written in order: memory holds these only.
+// Copies a few ranges at a time, written in order, so that memory holds only these.
 void copy_to_file(const storage::Location& place, const std::string& version,
                   const std::filesystem::path& path) {
   if (place.status().value_or(storage::FileStatus{}).version != version) {

@@ -1,4 +1,4 @@
-// Objects of buckets as files of this machine.
+// Copies objects from buckets to files of this machine.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 namespace sluice::corpus {
 
-// Writes the object to `path`, whole or not at all, several ranges at once. InputError when it has another
-// version than this, or gets one meanwhile.
+// Writes the object to `path`, whole or not at all, fetching several ranges at once. InputError if the
+// object's version is not `version`, or changes meanwhile.
 void copy_to_file(const storage::Location& place, const std::string& version,
                   const std::filesystem::path& path);
 

@@ -19,10 +19,10 @@ using base::text;
 namespace {
 
 constexpr int64_t kMillion = 1'000'000;
-constexpr int64_t kShortest = 2;  // a sequence needs a target
+constexpr int64_t kShortest = 2;  // a sequence needs at least one target
 constexpr uint64_t kValidationStream = 0x76616C6964617465;
 
-// Streams of random numbers: 2^40 epochs for each corpus of the blend.
+// Random streams: each corpus of the blend has 2^40 of them, one per epoch.
 constexpr int kEpochBits = 40;
 
 void check_options(const SamplerOptions& options) {
@@ -39,7 +39,7 @@ void check_options(const SamplerOptions& options) {
   }
 }
 
-// Calls `visit(index, length)` for each document of the source that is sampled and counts all of them.
+// Calls `visit(index, length)` for each sampled document of the source, and counts all documents.
 template <typename Visit>
 void for_each_sampled(const LengthSource& source, const SamplerOptions& options, SamplerCounts& counts,
                       const Visit& visit) {
@@ -221,8 +221,8 @@ Batch Sampler::next() {
 
 namespace {
 
-// The documents of one source in the order of its epochs, ordered on all cores some way ahead of who asks: a
-// few at first, since a near step needs no more.
+// The documents of one source in the order of its epochs, ordered on all cores some way ahead of the reader.
+// The first stretch is short, since a near step needs no more.
 template <typename Document>
 class OrderedAhead {
  public:
@@ -262,7 +262,7 @@ class OrderedAhead {
   const uint64_t stream_;
   int64_t epoch_ = -1;
   std::optional<base::PermutationOrder> order_;
-  int64_t size_ = 1 << 10;  // of the next stretch
+  int64_t size_ = 1 << 10;  // length of the next stretch to order
   int64_t begin_ = 0;       // position of the first of `ahead_`
   std::vector<Document> ahead_;
 };

@@ -1,10 +1,10 @@
-// Which sequences each iteration trains on: a pure function of lengths, options and step number, computed in
-// integers, the same on every rank and machine.
+// Chooses the sequences of each step: a pure function of lengths, options and step number, computed in
+// integers, so every rank and machine gets the same result.
 //
-// Each corpus is passed through in a seeded permutation, without replacement, a new one every epoch. The
-// next sequence comes from the corpus whose share of the tokens so far lags its weight most. A batch takes
-// sequences in that order while their sum stays within tokens_per_step, at least one; the one that did not
-// fit begins the next batch.
+// Each corpus is traversed in a seeded permutation, without replacement, with a new permutation every epoch.
+// The next sequence comes from the corpus whose share of the tokens so far lags its weight most. A batch
+// takes sequences in that order while their sum stays within tokens_per_step, at least one. The sequence that
+// did not fit begins the next batch.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace sluice::corpus {
 
-// What happens to a document longer than the context.
+// The treatment of a document longer than the context.
 enum class Overflow {
   kTruncate,  // its first context_length tokens are one sequence
   kSplit,     // consecutive sequences of context_length tokens; a rest under 2 tokens is dropped
@@ -29,56 +29,56 @@ enum class Overflow {
 std::string name(Overflow overflow);
 Overflow parse_overflow(const std::string& value, const std::string& key);
 
-// Which side of the train/validation split.
+// A side of the train/validation split.
 enum class Subset { kTraining, kValidation };
 
 struct SamplerOptions {
   int64_t context_length = 2048;  // tokens; longest sequence
   Overflow overflow = Overflow::kTruncate;
-  int64_t tokens_per_step = 16384;    // of a batch, unless its first sequence alone is longer
-  uint64_t seed = 1;                  // of the permutations
+  int64_t tokens_per_step = 16384;    // limit per batch, unless its first sequence alone is longer
+  uint64_t seed = 1;                  // seeds the permutations
   int64_t validation_ppm = 0;         // parts per million of the documents held out
-  uint64_t validation_seed = 0;       // which ones: independent of `seed` and of the rest of the blend
-  Subset subset = Subset::kTraining;  // which documents are sampled
+  uint64_t validation_seed = 0;       // chooses them: independent of `seed` and of the rest of the blend
+  Subset subset = Subset::kTraining;  // the documents that are sampled
 };
 
 // Whether the document of this number in its corpus belongs to the validation subset.
 bool is_held_out(int64_t document, const SamplerOptions& options);
 
-// What the sampler leaves out of each epoch, over all corpora of the blend.
+// Counts of documents and of tokens left out in each epoch, over all corpora of the blend.
 struct SamplerCounts {
   int64_t documents = 0;        // sampled
   int64_t other_subset = 0;     // on the other side of the split
-  int64_t short_documents = 0;  // under 2 tokens
-  int64_t long_documents = 0;   // over the context: truncated, split or dropped
-  int64_t lost_tokens = 0;      // cut off or dropped, of this subset
+  int64_t short_documents = 0;  // shorter than 2 tokens
+  int64_t long_documents = 0;   // longer than the context: truncated, split or dropped
+  int64_t lost_tokens = 0;      // tokens of this subset, cut off or dropped
   bool operator==(const SamplerCounts&) const = default;
 };
 
 // Not thread-safe; copies are independent.
 class Sampler final : public BatchSource {
  public:
-  // Copies what it needs of the lengths. InputError when the context is shorter than 2, tokens_per_step
-  // below 1, validation_ppm outside [0, 1000000], or a corpus has no document to sample.
+  // Copies the needed lengths. InputError if the context is shorter than 2, tokens_per_step below 1,
+  // validation_ppm outside [0, 1000000], or a corpus has no document to sample.
   Sampler(const std::vector<LengthSource>& sources, const SamplerOptions& options);
 
-  // InputError when the batch would hold more than kMostSequences: tokens_per_step is far too large then.
+  // InputError if the batch would hold more than kMostSequences: then tokens_per_step is far too large.
   Batch next() override;
-  // As `steps` calls of next(). Each batch begins where the one before it ended, and each epoch has an order
-  // of its own, so all sequences are drawn: some 20 ns each, without reading tokens.
+  // Equivalent to `steps` calls of next(). A batch begins where the one before ended, and each epoch has its
+  // own order, so all skipped sequences are drawn: some 20 ns each, without reading tokens.
   void skip(int64_t steps) override;
 
-  // Counts from this step on: the next batch, whose number it is, begins where the corpora begin.
+  // Counts steps from `step` on: the next batch has this number and begins at the start of the corpora.
   // REQUIRES: no batch was drawn.
   void begin_at(int64_t step) override { step_ = step; }
 
   SamplerState state() const override;
-  // InputError, naming `where` the state came from, when it belongs to other data or options.
+  // InputError, naming `where` the state came from, if the state belongs to other data or options.
   void restore(const SamplerState& state, const std::string& where = "the checkpoint") override;
 
   const SamplerCounts& counts() const { return counts_; }
   int64_t step() const override { return step_; }
-  // Whole passes through each corpus so far.
+  // Complete epochs of each corpus so far.
   std::vector<int64_t> epochs() const;
   std::vector<int64_t> delivered_tokens() const;
 
@@ -88,14 +88,14 @@ class Sampler final : public BatchSource {
     int32_t length_tokens = 0;
   };
   struct Source {
-    std::vector<Document> documents;  // that are sampled
+    std::vector<Document> documents;  // documents that are sampled
     int64_t first_document = 0;       // number in the blend of the corpus's document 0
     int64_t weight_ppm = 0;
-    uint64_t stream = 0;  // of its permutations
+    uint64_t stream = 0;  // random stream of the permutations
     SamplerState::Cursor cursor;
-    int64_t epoch = -1;  // of `order`
+    int64_t epoch = -1;  // epoch of `order`
     base::PermutationTable order{1, 0, 0};
-    std::optional<Document> current;  // the document at the cursor, once it is looked at
+    std::optional<Document> current;  // the document at the cursor, once computed
   };
 
   size_t lagging_source() const;
@@ -115,8 +115,8 @@ class Sampler final : public BatchSource {
   int64_t step_ = 0;
 };
 
-// Every sequence of the subset once, corpus by corpus in document order, in batches of the same rule: how
-// evaluation goes through a corpus. `seed` has no influence. Empty when there is nothing to sample.
+// Each sequence of the subset once, corpus by corpus in document order, in batches by the same rule: the
+// order of evaluation. `seed` has no influence. Empty if there is nothing to sample.
 std::vector<Batch> batches_in_order(const std::vector<LengthSource>& sources, const SamplerOptions& options);
 
 }  // namespace sluice::corpus

@@ -24,8 +24,8 @@ std::vector<int32_t> random_lengths(size_t count, int64_t longest, uint64_t seed
   return lengths;
 }
 
-// The sampler's rules once more, as plainly as possible: corpora are endless lists of sequences, written out
-// for a number of epochs; batches take them one by one.
+// The sampler's rules as plainly as possible: corpora are endless lists of sequences, written out for a
+// number of epochs; batches take sequences one by one.
 class SlowSampler {
  public:
   SlowSampler(const std::vector<LengthSource>& sources, const SamplerOptions& options, int epochs)

@@ -26,7 +26,7 @@ constexpr const char* kBlockBytes[] = {"<0xE2>", "<0x96>", "<0x81>"};
 constexpr size_t kSentenceBytes = 4096;
 constexpr int64_t kFixedPieces = 2 + 2 + 256;  // unknown, end; newline, tab; bytes
 
-// What the trainer reads: our sentences, one after the other.
+// Gives the trainer our sentences, one after the other.
 class Sentences final : public sentencepiece::SentenceIterator {
  public:
   explicit Sentences(const std::vector<std::string>& sentences) : sentences_(sentences) {}
@@ -141,7 +141,7 @@ void SentencePieceTrainer::add(std::string_view whole) {
 
 namespace {
 
-// Nothing where a vocabulary has this size; else why not, as SentencePiece says it.
+// Returns nullopt if a vocabulary of this size is possible; else SentencePiece's message.
 std::optional<std::string> fault_of(const std::vector<std::string>& texts, int64_t vocabulary,
                                     std::string& model) {
   const std::unordered_map<std::string, std::string> options = {
@@ -167,7 +167,7 @@ std::optional<std::string> fault_of(const std::vector<std::string>& texts, int64
   return status.ToString();
 }
 
-// The number behind `words` in a message.
+// The number behind `words` in a message; nullopt if there is none.
 std::optional<int64_t> number_behind(const std::string& message, std::string_view words) {
   const size_t at = message.find(words);
   if (at == std::string::npos) return std::nullopt;
@@ -175,13 +175,13 @@ std::optional<int64_t> number_behind(const std::string& message, std::string_vie
   return base::parse_integer(rest.substr(0, rest.find_first_not_of("0123456789")));
 }
 
-// SentencePiece names the sizes that serve in its two refusals: more pieces than the text gives, and fewer
-// than its characters need.
+// SentencePiece names the possible sizes in its two refusals: more pieces than the text gives, and fewer than
+// its characters need.
 std::optional<int64_t> most_pieces(const std::string& fault) { return number_behind(fault, "value <= "); }
 std::optional<int64_t> least_pieces(const std::string& fault) { return number_behind(fault, " vs "); }
 
-// The one advice on vocabularies of a text: the sizes that can be trained. tools/train_tokenizer.py says the
-// same.
+// The one hint on vocabularies of a text: the sizes that can be trained. tools/train_tokenizer.py gives the
+// same hint.
 std::string vocabulary_advice(int64_t vocabulary, const std::string& why, int64_t least,
                               std::optional<int64_t> most) {
   std::string cure = text("--train-tokenizer ", least, " or more");
@@ -200,7 +200,7 @@ std::string SentencePieceTrainer::train(int64_t vocabulary) const {
     fault = fault_of(sentences_, vocabulary, model);
     if (!fault) return model;
   }
-  // The smallest vocabulary: its fault comes before any training, and names the size that the characters
+  // Try the smallest vocabulary: its error comes before any training and names the size that the characters
   // need.
   std::string ignored;
   const std::string smallest = fault_of(sentences_, kFixedPieces + 1, ignored).value_or("");

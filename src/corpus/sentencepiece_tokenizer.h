@@ -1,6 +1,6 @@
-// SentencePiece models, and how ours are trained: byte-pair encoding that loses nothing. Normalisation is the
-// identity, runs of blanks are pieces, newline and tab are pieces of their own, and characters outside the
-// vocabulary fall back to bytes, so decode(encode(x)) = x for every UTF-8 text.
+// Reads and trains SentencePiece models: byte-pair encoding without loss. Normalisation is the identity, runs
+// of blanks are pieces, newline and tab are separate pieces, and characters outside the vocabulary fall back
+// to bytes, so decode(encode(x)) = x for every UTF-8 text.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ namespace sluice::corpus {
 
 class SentencePieceTokenizer final : public Tokenizer {
  public:
-  // `model` is a file's content, `name` stands in errors.
+  // `model` is a file's content; errors contain `name`.
   SentencePieceTokenizer(const std::string& model, const std::string& name, const TokenizerOptions& options);
   ~SentencePieceTokenizer() override;
 
@@ -25,7 +25,7 @@ class SentencePieceTokenizer final : public Tokenizer {
 
  private:
   std::vector<int32_t> encode_one(std::string_view text) const;
-  // -1 for kNoToken. InputError naming the option when the model has no such piece.
+  // -1 for kNoToken. InputError naming the option if the model has no such piece.
   int32_t piece_id(const std::string& piece, const std::string& name, const char* option) const;
 
   std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;

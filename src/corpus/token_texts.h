@@ -1,4 +1,4 @@
-// Whether two tokenizers mean the same by their ids.
+// Compares the tokens of two tokenizers id by id.
 #pragma once
 
 #include <string>
@@ -7,19 +7,19 @@
 
 namespace sluice::corpus {
 
-// The text that a tokenizer's file, of these bytes, has for each id; empty where it has none. `name` ends in
-// .json for a Hugging Face tokenizer.json, else it is a SentencePiece model's. InputError naming it when it
-// is neither.
+// The text of each id in a tokenizer file with the content `bytes`; empty for an id without text. If `name`
+// ends in .json, the file is a Hugging Face tokenizer.json, else a SentencePiece model. InputError naming the
+// file if it is neither.
 std::vector<std::string> token_texts(std::string_view bytes, const std::string& name);
 
-// A file of a tokenizer.
+// The content of a tokenizer file.
 struct TokenizerBytes {
   std::string name;
   std::string bytes;
 };
 
-// "id 17 is 'a' in ONE and 'b' in OTHER", of the first id for which both have a text and not the same; empty
-// where there is none: a tokenizer with more tokens than another is no other one. InputError as token_texts.
+// Describes the first id that has a text in both tokenizers but not the same: "id 17 is 'a' in ONE and 'b' in
+// OTHER". Empty if there is none; extra tokens in one of them are no difference. InputError as token_texts.
 std::string difference(const TokenizerBytes& one, const TokenizerBytes& other);
 
 }  // namespace sluice::corpus

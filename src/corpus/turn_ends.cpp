@@ -11,7 +11,7 @@ namespace {
 
 using base::Json;
 
-// A tokenizer's pieces as far as they matter here.
+// The pieces of a tokenizer: special tokens and blanks.
 class Pieces {
  public:
   Pieces(const Json& tokenizer, const std::string& name) {
@@ -25,7 +25,7 @@ class Pieces {
     const Json vocabulary = base::get_or<Json>(model, "vocab", Json::object(), name);
     int64_t place = 0;
     for (const auto& [key, value] : vocabulary.items()) {
-      // By their ids, or in their order with a score each.
+      // Vocabularies list pieces by id, or in order with a score each.
       const bool by_id = value.is_number_integer();
       const std::string piece = by_id ? key
                                 : value.is_array() && !value.empty() && value[0].is_string()
@@ -43,7 +43,7 @@ class Pieces {
   bool blank(int64_t id) const { return blank_.contains(id); }
 
  private:
-  // Of blanks alone, as they are, as byte-level pieces have them, or as SentencePiece does.
+  // Whether a piece is blank, in plain, byte-level or SentencePiece notation.
   static bool is_blank(std::string_view piece) {
     constexpr std::string_view kBlanks[] = {" ",      "\n",     "\t",     "\r",     "\u0120",
                                             "\u010A", "\u0109", "\u010D", "\u2581", "<0x0A>",
@@ -61,7 +61,7 @@ class Pieces {
   std::map<int64_t, bool> blank_;
 };
 
-// Of each run of learnt tokens in a document the special token that ends it, or none.
+// Calls `found` for each run of learnt tokens in a document that ends with a special token.
 template <typename Found>
 void for_each_end(const std::vector<int32_t>& tokens, const std::vector<uint8_t>& mask, const Pieces& pieces,
                   Found found) {
@@ -88,7 +88,7 @@ std::vector<TurnEnd> turn_ends(const IndexedCorpus& corpus, const std::string& t
     ranges.push_back({document, 0, corpus.length(document)});
   }
   corpus.fetch_ahead(ranges);
-  std::map<int64_t, std::pair<std::string, int64_t>> counts;  // by id: documents
+  std::map<int64_t, std::pair<std::string, int64_t>> counts;  // by id: the text, and the number of documents
   for (const auto& [document, begin, length] : ranges) {
     const std::vector<int32_t> tokens = corpus.read(document);
     std::vector<uint8_t> mask(tokens.size());

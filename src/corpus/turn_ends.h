@@ -1,4 +1,4 @@
-// The tokens with which a corpus' learnt turns end, for whoever lets the model that learnt them speak.
+// The tokens that end the learnt turns of a corpus: generation stops at them.
 #pragma once
 
 #include <string>
@@ -14,9 +14,9 @@ struct TurnEnd {
   bool operator==(const TurnEnd&) const = default;
 };
 
-// The special tokens that end the runs of learnt tokens (PREFIX.mask), blanks behind them left aside: those
-// that end one in 20 or more of the documents looked at, which are 512 at most, spread evenly. Nothing
-// without a mask. `tokenizer_json`: the corpus' tokenizer; InputError naming `name` for another kind of file.
+// The special tokens that end runs of learnt tokens (PREFIX.mask), blanks behind them left aside. Each ends a
+// run in at least 1/20 of the sampled documents (at most 512, spread evenly). Empty without a mask.
+// `tokenizer_json`: the corpus' tokenizer; InputError naming `name` for another kind of file.
 std::vector<TurnEnd> turn_ends(const IndexedCorpus& corpus, const std::string& tokenizer_json,
                                const std::string& name);
 

@@ -37,7 +37,7 @@ base::Json signed_state(const std::string& fingerprint, const base::Json& state)
           {"state", state}};
 }
 
-// The state that a file holds for this fingerprint; null when it holds none, or one that was damaged since.
+// The state in a file with this fingerprint; null if there is none, or if it was damaged since.
 base::Json state_of(const fs::path& path, const std::string& fingerprint) {
   if (fingerprint.empty() || !fs::exists(path)) return nullptr;
   try {
@@ -120,14 +120,14 @@ void Unfinished::lock() {
     }
     struct stat status {};
     if (::fstat(lock_, &status) != 0 || status.st_nlink > 0) return;
-    ::close(std::exchange(lock_, -1));  // whoever had it has just removed the folder
+    ::close(std::exchange(lock_, -1));  // the process that had the lock has just removed the folder
   }
 }
 
 Unfinished::~Unfinished() {
   std::error_code ignored;
   if (!keep_) {
-    // Under another name first: the next process may make the folder anew while this one is being removed.
+    // Rename first: the next process may make the folder anew while this one is being removed.
     const fs::path old = folder_.string() + text("-", ::getpid());
     fs::rename(folder_, old, ignored);
     fs::remove_all(old, ignored);

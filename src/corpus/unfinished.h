@@ -1,5 +1,5 @@
-// Where a corpus grows until it is whole: a folder PREFIX.unfinished that one process at a time may write
-// into, and that a killed one leaves for the next, with what it had last saved.
+// A corpus under construction: a folder PREFIX.unfinished. One process at a time may write into it, and a
+// killed process leaves it, with the state saved last, to the next one.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,21 @@
 
 namespace sluice::corpus {
 
-// A file that is written from its end on.
+// A file that is appended to.
 class GrowingFile {
  public:
-  // Makes the file, or cuts it to `keep_bytes`. InputError when it has fewer; RunError when it cannot be
+  // Makes the file, or truncates it to `keep_bytes`. InputError if it is shorter; RunError if it cannot be
   // written.
   GrowingFile(std::filesystem::path path, int64_t keep_bytes);
   ~GrowingFile();
   GrowingFile(const GrowingFile&) = delete;
   GrowingFile& operator=(const GrowingFile&) = delete;
 
-  // RunError naming path and reason on a full disk.
+  // RunError naming path and reason if the disk is full.
   void write(std::string_view bytes);
-  // What was written survives a crash of the machine.
+  // After sync(), the written bytes survive a crash of the machine.
   void sync();
-  // Gives the file, whole and on disk, its name. REQUIRES: not written afterwards.
+  // Moves the file, whole and on disk, to its final name. REQUIRES: no writes afterwards.
   void move_to(const std::filesystem::path& target);
 
  private:
@@ -36,8 +36,8 @@ class GrowingFile {
 
 class Unfinished {
  public:
-  // Takes the folder, empty unless what lies there has this fingerprint, which says what the corpus is made
-  // of and how, and a whole state; an empty one continues nothing. InputError when another process has it.
+  // Takes the folder. Its content stays if it has a whole state and this fingerprint of the corpus' inputs
+  // and options; an empty fingerprint continues nothing. InputError if another process has it.
   Unfinished(const std::filesystem::path& prefix, std::string fingerprint);
   // Removes the folder, unless keep() was called.
   ~Unfinished();
@@ -45,12 +45,12 @@ class Unfinished {
   Unfinished& operator=(const Unfinished&) = delete;
 
   const std::filesystem::path& folder() const { return folder_; }
-  // As last saved; null when nothing was.
+  // The state saved last; null if there is none.
   const base::Json& state() const { return *state_; }
-  // Writes state and fingerprint, whole or not at all.
+  // Writes state and fingerprint atomically.
   void save(base::Json state);
-  // Leaves the folder to the next process, if anything was saved that it can go on with: after a full disk,
-  // say.
+  // Leaves the folder to the next process if a state was saved from which it can continue; for example after
+  // a full disk.
   void keep();
 
  private:

@@ -10,7 +10,7 @@
 namespace sluice::corpus {
 namespace {
 
-// Whether ids of words that were encoded one by one, put together, are one word.
+// Whether ids of separately encoded words, joined, decode to one word.
 bool joins_words(const Tokenizer& tokenizer) {
   const std::string words[] = {"a", "b"};
   const std::vector<std::vector<int32_t>> ids = tokenizer.encode_all(words);
