@@ -1,8 +1,8 @@
-// T: rows (tokens of packed sequences), N: query heads, K: key/value heads, D: dimensions of a head.
+// T: rows (tokens of packed sequences), N: query heads, K: key/value heads, D: dimensions per head.
 //
-// Per head and sequence: S = scale·q·kᵀ (of the keys that a query sees), P = softmax(S), out = P·v. With lse
-// = log Σ exp S and δ = Σ_D dout·out:  dv = Pᵀ·dout,  dS = P ∘ (dout·vᵀ - δ),  dq = scale·dS·k,  dk =
-// scale·dSᵀ·q, where P = exp(S - lse) is made again from q and k; a key head sums over its query heads.
+// Per head and sequence: S = scale·q·kᵀ (over the keys that a query sees), P = softmax(S), out = P·v. With
+// lse = log Σ exp S and δ = Σ_D dout·out:  dv = Pᵀ·dout,  dS = P ∘ (dout·vᵀ - δ),  dq = scale·dS·k,  dk =
+// scale·dSᵀ·q. Backward recomputes P = exp(S - lse) from q and k; a key head sums over its query heads.
 #include "ops/attention.h"
 
 #include <ATen/TensorOperators.h>
@@ -66,8 +66,8 @@ void zero_rows_from(const at::Tensor& x, int64_t begin) {
 namespace flash {
 namespace {
 
-// That a token sees beside itself, as flash attention wants it said; nothing: as far as causal attention
-// goes.
+// Number of tokens before itself that a token sees, as flash attention's argument; nullopt: no limit but
+// causality.
 std::optional<int64_t> tokens_before(const AttentionInput& input) {
   return input.window > 0 ? std::optional(input.window - 1) : std::nullopt;
 }
@@ -110,7 +110,7 @@ at::Tensor rows_of(const at::Tensor& x, base::Interval rows) { return x.narrow(0
 at::Tensor lse_of(const at::Tensor& lse_NT, base::Interval rows) {
   return lse_NT.narrow(1, rows.begin, rows.size());
 }
-// A block as a batch of one, which is how kernels without sequence tables want it.
+// A block as a batch of one, the layout of kernels without sequence tables.
 at::Tensor batch_of(const at::Tensor& x, base::Interval rows) { return rows_of(x, rows).unsqueeze(0); }
 
 void attend_blocks_cuda(const AttentionInput& input, std::span<const AttentionBlock> blocks,
@@ -141,7 +141,7 @@ void attend_blocks_backward_cuda(const at::Tensor& dout_TND, const AttentionInpu
   }
 }
 
-// By cuDNN, where it takes the input and has a plan. False: nothing is done.
+// Runs cuDNN if it takes the input and has a plan. False: nothing is done.
 bool attention_backward_cudnn(const at::Tensor& dout_TND, const AttentionInput& input,
                               const AttentionResult& saved, const PackedSequences& sequences,
                               const AttentionGradient& gradient) {
@@ -159,7 +159,7 @@ bool has_fused_kernel(const AttentionInput& input) {
          has_fused_dimensions(input.q_TND.size(2)) && input.cap == 0;
 }
 
-// A block's window is a band that flash attention's own cannot express: it wants the last query to see the
+// A block's window is a band that flash attention cannot express: its window makes the last query see the
 // last key.
 bool has_fused_kernel_of_blocks(const AttentionInput& input) {
   return has_fused_kernel(input) && input.window == 0;
@@ -209,7 +209,7 @@ AttentionScratch attention_scratch(const AttentionShape& shape, at::ScalarType t
   const bool unfused = !unfused_because(shape, type, device).empty();
   // Dense gradients of queries, keys and values, the output's, and two numbers a head in float.
   AttentionScratch scratch{.bytes_per_row = (2 * q + 2 * kv) * element_bytes + 8 * shape.heads};
-  // Scores of a block, their softmax and the gradients of both; windows between lanes have them, too.
+  // Scores of a block, their softmax and the gradients of both; also for windows between lanes.
   if (unfused || shape.windowed) scratch.bytes = 4 * aten::kMostScores * std::max<int64_t>(4, element_bytes);
   if (unfused) {
     scratch.bytes_per_row += 3 * (q + kv) * std::max<int64_t>(4, element_bytes);  // wide copies
@@ -234,8 +234,8 @@ void merge(const AttentionResult& seen, const AttentionResult& more) {
   aten::merge(seen, more);
 }
 
-// With lse = log(exp lse₁ + exp lse₂):  out = exp(lse₁ - lse)·out₁ + exp(lse₂ - lse)·out₂. Where neither sees
-// anything, both have no share: −∞ less −∞ is no number.
+// With lse = log(exp lse₁ + exp lse₂):  out = exp(lse₁ - lse)·out₁ + exp(lse₂ - lse)·out₂. If neither set has
+// keys, both weights are zero: −∞ less −∞ is NaN.
 void aten::merge(const AttentionResult& seen, const AttentionResult& more) {
   const at::Tensor lse_NT = at::logaddexp(seen.lse_NT, more.lse_NT);
   const auto share_TN1 = [&](const at::Tensor& of_NT) {

@@ -1,6 +1,6 @@
-// Attention from ATen's operators, block by block of query rows so that scores never take much memory.
-// T: rows, N: query heads, K: key/value heads, G = N/K: query heads of a key head, D: dimensions of a head,
-// R: query rows of a block, L: keys that the block sees. The formulas stand in attention.cpp.
+// Attention from ATen's operators, block by block of query rows, so that scores never take much memory. T:
+// rows, N: query heads, K: key/value heads, G = N/K: query heads per key head, D: dimensions per head, R:
+// query rows of a block, L: keys that the block sees. Formulas: attention.cpp.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/empty_like.h>
@@ -29,7 +29,7 @@ int64_t unfused_attention_calls() { return calls; }
 namespace aten {
 namespace {
 
-// The keys that a query sees: of its sequence the keys up to its own or around it, by positions; or all keys
+// The keys that a query sees: by position, the keys of its sequence up to its own or around it; or all keys
 // of a part.
 enum class Mask { kByPosition, kNone };
 
@@ -41,7 +41,7 @@ struct Block {
   int64_t keys = 0;
 };
 
-// A sequence as a part: what stands before has to be seen as far as the window reaches.
+// A sequence as a part: its rows see earlier keys as far as the window reaches.
 Mask mask_of_blocks(const AttentionInput& input) {
   return input.window > 0 ? Mask::kByPosition : Mask::kNone;
 }
@@ -49,7 +49,7 @@ Mask mask_of_sequences(const AttentionInput& input) {
   return input.causal ? Mask::kByPosition : mask_of_blocks(input);
 }
 
-// How many keys behind its own a query sees by its position.
+// The number of keys behind its own that a query sees by position.
 int64_t keys_behind(const AttentionInput& input) { return input.causal ? 0 : input.window - 1; }
 
 template <typename Visit>
@@ -63,7 +63,7 @@ void for_each_block(const AttentionInput& input, const AttentionBlock& part, Mas
   }
 }
 
-// One part in the accumulators' type, heads first; query heads are grouped by their key head.
+// One part in the accumulators' type, heads first; query heads are grouped by key head.
 class Sequence {
  public:
   Sequence(const AttentionInput& input, const AttentionBlock& part, Mask mask)
@@ -84,13 +84,13 @@ class Sequence {
     return wide.reshape({rows.size(), keys_, x.size(1) / keys_, x.size(2)}).permute({1, 2, 0, 3});
   }
 
-  // Of a block, its two first dimensions of queries as one: what products want.
+  // The block's queries with the two first dimensions joined, for batched products.
   at::Tensor queries(const Block& block) const { return flat(q_KGTD_.narrow(2, block.first, block.rows)); }
   at::Tensor keys(const Block& block) const { return k_KTD_.narrow(1, 0, block.keys); }
   at::Tensor values(const Block& block) const { return v_KTD_.narrow(1, 0, block.keys); }
   static at::Tensor flat(const at::Tensor& x_KGRD) { return x_KGRD.flatten(1, 2); }
 
-  // [K, G, R, L]; minus infinity for keys that a query does not see.
+  // [K, G, R, L]; minus infinity at keys that a query does not see.
   at::Tensor scores(const Block& block) const {
     at::Tensor scores = at::bmm(queries(block), keys(block).transpose(1, 2)).mul_(scale_);
     // A block of rows may see no key at all.
@@ -104,7 +104,7 @@ class Sequence {
     if (window_ > 0) scores.masked_fill_(all.tril(ahead - window_), kNever);
     return scores;
   }
-  // Of those scores to what they were before the cap, of which they are `scores` now.
+  // Turns gradients of capped scores, which are `scores` here, into gradients of uncapped ones.
   void uncap(at::Tensor& dscores, const at::Tensor& scores) const {
     if (cap_ > 0) dscores.mul_(1 - (scores / cap_).clamp_(-1, 1).square_());
   }
@@ -144,7 +144,7 @@ void attend(const AttentionInput& input, const AttentionBlock& part, Mask mask,
   for_each_block(input, part, mask, [&](const Block& block) {
     const at::Tensor scores_KGRL = sequence.scores(block);
     const at::Tensor lse_KGR = at::logsumexp(scores_KGRL, {-1});
-    // A row that sees nothing has no share of anything.
+    // A row that sees no key has no probabilities: its NaN become 0.
     const at::Tensor p_KGRL = (scores_KGRL - lse_KGR.unsqueeze(-1)).exp_().nan_to_num_(0.0);
     const at::Tensor out_KGRD = at::bmm(Sequence::flat(p_KGRL), sequence.values(block))
                                     .view({p_KGRL.size(0), p_KGRL.size(1), block.rows, -1});

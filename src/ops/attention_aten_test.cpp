@@ -113,7 +113,7 @@ TEST(AttentionOnCpu, OfBothSidesIsTheSoftmaxOfAllThatAreNear) {
   }
 }
 
-// What fused kernels leave to the operators is counted.
+// Calls that fused kernels leave to ATen's operators are counted.
 TEST(AttentionOnCpu, CallsOfTheOperatorsAreCounted) {
   const Case c = random_case(at::dtype(at::kFloat));
   const PackedSequences sequences = packed_sequences(c.lengths, at::kCPU);

@@ -1,11 +1,11 @@
-// T: rows of the pack, N: query heads, K: key/value heads, D: dimensions of a head; of one task, a key head
-// of a sequence or block: L: its keys, G = N/K: its query heads, M: its tokens' queries, token by token and a
-// token's heads side by side, R: queries of a tile, C: keys of a tile. The formulas stand in attention.cpp.
+// T: rows of the micro-batch, N: query heads, K: key/value heads, D: dimensions per head. For one task, a key
+// head of a sequence or block: L: keys, G = N/K: query heads, M: queries, token by token with a token's heads
+// adjacent, R: queries of a tile, C: keys of a tile. Formulas: attention.cpp.
 //
-// Forward keeps a running maximum m and sum of exp(S - m) of every query while it goes over tiles of keys,
-// and scales what it has by exp(m_old - m_new) (Milakov and Gimelshein 2018, "Online normalizer calculation
-// for softmax"). Backward makes the tiles transposed, P_CR: then all large matrices but one enter products
-// plain.
+// Forward goes over tiles of keys with a running maximum m and a running sum of exp(S - m) for every query.
+// It rescales the sums by exp(m_old - m_new) (Milakov and Gimelshein 2018, "Online normalizer calculation for
+// softmax"). Backward computes the tiles transposed, P_CR: then all large matrices but one enter products
+// without transposition.
 #include "ops/attention_cpu.h"
 
 #include <ATen/Parallel.h>
@@ -31,21 +31,21 @@ namespace {
 // Tiles fit into a core's second-level cache and are large enough for full speed.
 constexpr int64_t kTileQueries = 64;
 constexpr int64_t kTileKeys = 256;
-// Of one token, that share a key head: products of so few rows gain nothing from copies of the keys.
+// Limit on one token's queries that share a key head: so few rows gain nothing from copying the keys.
 constexpr int64_t kFewQueries = 16;
 
-// A sequence's task begins anew, a block's goes on from what its queries have seen.
+// A sequence's task starts from nothing, a block's task continues from its queries' results so far.
 enum class Task { kSequence, kBlock };
 
-// Which keys a query sees: the one as many keys on as its position is ahead of the first key's, and those
-// before it as far as the window reaches; where attention is not causal as many behind it. Without a window a
-// block's queries are ahead of all keys.
+// The interval of keys that a query sees. Its last key has the query's position and its first one is limited
+// by the window; if attention is not causal, the window extends equally far behind the query. Without a
+// window, a block's queries stand behind all keys, so they see all.
 struct Sight {
-  int64_t ahead = 0;  // of the part's first query
+  int64_t ahead = 0;  // the first query's position minus the first key's
   int64_t window = 0;
   int64_t behind = 0;  // keys behind the one at the query's position
 
-  // Of `keys`, by the part's query number `token`.
+  // The keys, below `keys`, that query number `token` of the part sees.
   base::Interval of_query(int64_t token, int64_t keys) const {
     const int64_t end = std::clamp<int64_t>(ahead + token + 1 + behind, 0, keys);
     return {std::clamp<int64_t>(ahead + token + 1 - window, 0, end), end};
@@ -60,10 +60,10 @@ struct Reach {
 };
 using Parts = std::vector<Reach>;
 
-// Wider than any sequence.
+// Longer than any sequence.
 constexpr int64_t kUnbounded = int64_t{1} << 40;
 
-// For a part whose first query is so far ahead of its first key.
+// For a part whose first query is `ahead` positions ahead of its first key.
 Sight sight_of(const AttentionInput& input, int64_t ahead) {
   const int64_t window = input.window > 0 ? input.window : kUnbounded;
   return {ahead, window, input.causal ? 0 : window - 1};
@@ -83,8 +83,8 @@ Reach reach_of(const AttentionBlock& block, const AttentionInput& input) {
   return {block.queries, block.keys, input.window > 0 ? sight_of(input, block.ahead) : all};
 }
 
-// Of a backward tasks of one run write different rows, of queries and of keys: the first of `blocks` that
-// share none, which are left out then.
+// The first of `blocks` that share neither queries nor keys; removes them from `blocks`. Tasks of one
+// backward run write rows of queries and of keys, so their rows must be disjoint.
 Parts next_parts(std::span<const AttentionBlock>& blocks, const AttentionInput& input) {
   Parts parts;
   const auto meets = [](base::Interval a, base::Interval b) { return !base::intersect(a, b).empty(); };
@@ -99,13 +99,13 @@ Parts next_parts(std::span<const AttentionBlock>& blocks, const AttentionInput& 
   return parts;
 }
 
-// Blocks by the rows that they write: those of each part in their order, parts share none. The part with most
-// to do first, so that threads end together.
+// Groups blocks by the query rows that they write; groups share none, and a group keeps the order of its
+// blocks. Groups with the most work come first, so that threads end together.
 std::vector<Parts> parts_by_rows(std::span<const AttentionBlock> blocks, const AttentionInput& input) {
   std::vector<size_t> by_begin(blocks.size());
   std::iota(by_begin.begin(), by_begin.end(), size_t{0});
   std::ranges::stable_sort(by_begin, {}, [&](size_t i) { return blocks[i].queries.begin; });
-  std::vector<std::pair<int64_t, Parts>> found;  // with the pairs of a row and a key
+  std::vector<std::pair<int64_t, Parts>> found;  // with their numbers of query-key pairs
   int64_t end = -1;
   std::vector<size_t> own;
   const auto close = [&] {
@@ -139,7 +139,7 @@ struct HeadTask {
 
 struct Sizes {
   int64_t rows, heads, key_heads, group, dimensions;  // T, N, K, G, D
-  int64_t most_tokens = 0, most_keys = 0;             // of a part
+  int64_t most_tokens = 0, most_keys = 0;             // maxima over the parts
 
   Sizes(const AttentionInput& input, const Parts& parts)
       : rows(input.q_TND.size(0)),
@@ -156,12 +156,12 @@ struct Sizes {
   int64_t tile_queries() const { return tile_tokens() * group; }
 };
 
-// Queries of the tokens [token, token + tokens) and the keys [key, key + keys), of which the tokens see some.
+// Queries of tokens [token, token + tokens) and keys [key, key + keys); the tokens see some of the keys.
 struct Tile {
   int64_t token, tokens, key, keys;
 };
 
-// The tiles of a task's keys that some of the tokens [token, token + tokens) see.
+// Visits a task's key tiles that some of the tokens [token, token + tokens) see.
 template <typename Visit>
 void for_each_key_tile(const HeadTask& task, int64_t token, int64_t tokens, Visit visit) {
   const int64_t begin = task.sight.of_query(token, task.keys.size()).begin;
@@ -171,8 +171,8 @@ void for_each_key_tile(const HeadTask& task, int64_t token, int64_t tokens, Visi
   }
 }
 
-// Calls make_worker() once a thread and what it returns for every part and key head; a part may be several,
-// one after the other.
+// Calls make_worker() once per thread, and the returned worker for every part and key head. A part may be
+// several parts, run one after the other.
 template <typename Part, typename MakeWorker>
 void for_each_task(const std::vector<Part>& parts, int64_t key_heads, MakeWorker make_worker) {
   const int64_t tasks = static_cast<int64_t>(parts.size()) * key_heads;
@@ -193,7 +193,7 @@ void for_each_task(const std::vector<Part>& parts, int64_t key_heads, MakeWorker
   });
 }
 
-// A task's heads of a [T, heads, D] tensor, in memory: those of its queries or its one of keys.
+// The heads of a task in the memory of a [T, heads, D] tensor: its query heads, or its one key head.
 template <typename S>
 struct Heads {
   S* first;
@@ -226,7 +226,7 @@ Heads<S> mutable_keys_of(const at::Tensor& x, const HeadTask& task) {
   return {x, x.mutable_data_ptr<S>(), task.keys, task.key_head, 1};
 }
 
-// The heads as dense rows [tokens · group, D], times `factor`.
+// Copies the heads to dense rows [tokens · group, D], times `factor`.
 template <typename S, typename A>
 SLUICE_SIMD void gather(const Heads<const S>& heads, A factor, A* rows) {
   for (int64_t token = 0; token < heads.tokens; ++token) {
@@ -260,8 +260,8 @@ SLUICE_SIMD void scatter_add(const A* rows, A factor, const Heads<A>& heads) {
   }
 }
 
-// A query's scores of the keys it sees, turned into exp(score - maximum); the maximum grows, the sum is
-// scaled to it, and the factor of what was summed before is returned.
+// Turns a query's scores into exp(score - maximum). Raises the maximum, rescales the sum, and returns the
+// factor that rescales earlier results.
 template <typename A>
 SLUICE_SIMD_WIDE A exponentiate(A* scores, int64_t keys, A* maximum, A* sum) {
   A highest = *maximum;
@@ -294,11 +294,11 @@ SLUICE_SIMD_WIDE void cap_scores(A* scores, int64_t count, A cap) {
   for (int64_t i = 0; i < count; ++i) scores[i] = cap * vector_tanh(scores[i] * narrower);
 }
 
-// Products of a query with the first of so many keys where they lie; and the sum of values by such factors.
+// Products of a query with `count` keys in place; below, the sum of values with such factors.
 template <typename S, typename A>
 SLUICE_SIMD void score_keys(const A* q, const Heads<const S>& keys, int64_t first, int64_t count, A* scores) {
   int64_t key = 0;
-  for (; key + 4 <= count; key += 4) {  // four sums at once hide what each waits for
+  for (; key + 4 <= count; key += 4) {  // four sums at once hide latency
     const S *a = keys.at(first + key, 0), *b = keys.at(first + key + 1, 0), *c = keys.at(first + key + 2, 0),
             *d = keys.at(first + key + 3, 0);
     A sum_a = 0, sum_b = 0, sum_c = 0, sum_d = 0;
@@ -330,7 +330,7 @@ SLUICE_SIMD void add_values(const A* factors, const Heads<const S>& values, int6
   }
 }
 
-// S: type of q, k and v. A sequence's task writes out as S; of a block's, out is A.
+// S: type of q, k and v. A sequence's task writes out as S; a block's out is of type A.
 template <typename S, typename A, Task kTask>
 class ForwardWorker {
   using Out = std::conditional_t<kTask == Task::kSequence, S, A>;
@@ -382,7 +382,7 @@ class ForwardWorker {
     return lse_NT_[head * sizes_.rows + task.queries.begin + token + query / sizes_.group];
   }
 
-  // An out that is divided by its sum already is the sum 1 at the maximum lse.
+  // A normalized out equals an unnormalized one with sum 1 and maximum lse.
   void begin(const HeadTask& task, int64_t token, int64_t tokens) {
     if constexpr (kTask == Task::kSequence) {
       std::ranges::fill(maximum_R_, -std::numeric_limits<A>::infinity());
@@ -393,7 +393,7 @@ class ForwardWorker {
     }
   }
 
-  // Of the tile's keys, by one of its queries.
+  // The interval of the tile's keys that one of its queries sees.
   base::Interval seen_of(const Tile& tile, int64_t query) const {
     const base::Interval seen = sight_.of_query(tile.token + query / sizes_.group, tile.key + tile.keys);
     const int64_t begin = std::max<int64_t>(0, seen.begin - tile.key);
@@ -420,8 +420,8 @@ class ForwardWorker {
                                          Result::kAddedTo);
   }
 
-  // The queries of one token, which sees all the tile's keys, read them where they lie: to copy them first
-  // would take longer.
+  // The queries of one token that sees all keys of the tile read the keys in place: copying them first would
+  // take longer.
   void add_where_they_lie(const HeadTask& task, const Tile& tile) {
     const Heads<const S> keys = keys_of<S>(input_.k_TKD, task), values = keys_of<S>(input_.v_TKD, task);
     const int64_t dimensions = sizes_.dimensions;
@@ -450,7 +450,7 @@ class ForwardWorker {
   std::vector<A> q_MD_, k_LD_, v_LD_, out_MD_, maximum_R_, sum_R_, p_RC_;
 };
 
-// The tile's scores become P and dP becomes dS: one key's row, of which the queries `seen` see the key.
+// Turns scores into P and dP into dS for one key's row; the queries `seen` see the key.
 template <typename A>
 SLUICE_SIMD_WIDE void differentiate(A* p, A* ds, base::Interval seen, const A* lse, const A* delta) {
 #pragma omp simd
@@ -461,7 +461,7 @@ SLUICE_SIMD_WIDE void differentiate(A* p, A* ds, base::Interval seen, const A* l
   }
 }
 
-// The same of scores with a cap, whose derivative is 1 − (capped ÷ cap)².
+// Likewise for capped scores, whose derivative is 1 − (capped ÷ cap)².
 template <typename A>
 SLUICE_SIMD_WIDE void differentiate_capped(A* p, A* ds, base::Interval seen, const A* lse, const A* delta,
                                            A cap) {
@@ -483,8 +483,8 @@ SLUICE_SIMD A dot(const A* a, const A* b, int64_t count) {
   return sum;
 }
 
-// A sequence's task writes its gradients as S, a block's adds them to those of other keys and queries, which
-// are A.
+// A sequence's task writes its gradients as S. A block's task adds its gradients, of type A, to those of
+// other keys and queries.
 template <typename S, typename A, Task kTask>
 class BackwardWorker {
  public:
@@ -518,7 +518,7 @@ class BackwardWorker {
   }
 
  private:
-  // q comes scaled, so that dSᵀ·q is dk; dq takes the factor at its end.
+  // q is stored scaled, so dSᵀ·q is dk; dq is scaled at the end.
   void load(const HeadTask& task) {
     const int64_t group = sizes_.group, dimensions = sizes_.dimensions;
     const int64_t queries = task.queries.size() * group;
@@ -550,7 +550,7 @@ class BackwardWorker {
     }
   }
 
-  // The tile's queries that see a key of the task.
+  // The tile's queries that see a given key of the task.
   base::Interval seeing(const Tile& tile, int64_t key) const {
     const auto query = [&](int64_t token) {
       return std::clamp<int64_t>(token - sight_.ahead - tile.token, 0, tile.tokens) * sizes_.group;

@@ -1,4 +1,4 @@
-// T: rows, N: query heads, K: key/value heads, D: dimensions of a head, B: begins of sequences, group by
+// T: rows, N: query heads, K: key/value heads, D: dimensions per head, B: begins of sequences, group by
 // group.
 #ifdef SLUICE_CUDNN
 
@@ -23,7 +23,7 @@
 namespace sluice::ops::cudnn {
 namespace {
 
-constexpr size_t kMostPlans = 512;  // that a thread remembers; then it begins anew
+constexpr size_t kMostPlans = 512;  // per thread; a full cache is cleared
 
 std::atomic<int64_t> calls_without_plan{0};
 std::atomic<int64_t> plans_made{0};
@@ -41,10 +41,10 @@ GraphShape shape_of(Direction direction, const AttentionInput& input, const Sequ
           .scale = static_cast<float>(input.scale)};
 }
 
-// Who runs it holds it: the thread may forget it meanwhile.
+// Shared, because the thread may drop a plan from its cache while the plan runs.
 using SharedPlan = std::shared_ptr<Plan>;
 
-// The thread's plan for the current GPU; null where cuDNN has none. Both are remembered.
+// The thread's plan for the current GPU, cached; null, also cached, if cuDNN has none.
 SharedPlan plan_of(const GraphShape& shape, const at::Device& device) {
   thread_local std::map<std::pair<int, GraphShape>, SharedPlan> plans;
   if (plans.size() >= kMostPlans) plans.clear();
@@ -57,7 +57,7 @@ SharedPlan plan_of(const GraphShape& shape, const at::Device& device) {
   return found->second;
 }
 
-// The plans of all groups; empty where one is missing.
+// The plans of all groups; empty if one is missing.
 std::vector<SharedPlan> plans_of(Direction direction, const AttentionInput& input,
                                  const PackedSequences& sequences) {
   std::vector<SharedPlan> plans;
@@ -70,7 +70,7 @@ std::vector<SharedPlan> plans_of(Direction direction, const AttentionInput& inpu
   return plans;
 }
 
-// Where sequences begin in matrices of several widths, on the GPU.
+// The begins of sequences in matrices of several widths, on the GPU.
 class Offsets {
  public:
   Offsets(const PackedSequences& sequences, const AttentionInput& input, Direction direction)
@@ -121,7 +121,7 @@ Operands inputs_of(const AttentionInput& input) {
           .v = input.v_TKD.const_data_ptr()};
 }
 
-// Query heads share key heads; several sequences, of which none is a multiple of a tile.
+// Query heads share key heads; several sequences, none a multiple of a tile.
 struct SmallCase {
   at::Tensor qkv_TPD;
   at::Tensor dout_TND;
@@ -149,7 +149,7 @@ bool are_close(const at::Tensor& a, const at::Tensor& b) {
   return (a.to(at::kFloat) - wide).abs().max().item<float>() <= wide.abs().max().item<float>() / 32;
 }
 
-// Whether cuDNN computes the small case as flash attention does.
+// Compares cuDNN with flash attention on the small case; "" if they agree.
 std::string fault_of_small_case(const at::Device& device) {
   const SmallCase small(device);
   const auto empty = [&] { return Results{{}, at::zeros(small.qkv_TPD.sizes(), small.qkv_TPD.options())}; };
@@ -215,7 +215,7 @@ std::optional<AttentionResult> attention(const AttentionInput& input, const Pack
   operands.out = out_TND.mutable_data_ptr();
   operands.lse = lse_TN.mutable_data_ptr<float>();
   run(plans, operands, Offsets(sequences, input, Direction::kForward), sequences, out_TND);
-  // Flash attention's backward, should it come to that, wants a state of dropout of this form.
+  // If flash attention's backward runs instead, it needs a dropout state of this form.
   return AttentionResult{out_TND, lse_TN.t().contiguous(), at::empty({2}, options.dtype(at::kUInt64))};
 }
 
@@ -224,7 +224,7 @@ bool attention_backward(const at::Tensor& dout_TND, const AttentionInput& input,
   const c10::cuda::CUDAGuard guard(input.q_TND.device());
   const std::vector<SharedPlan> plans = plans_of(Direction::kBackward, input, sequences);
   if (plans.empty()) return false;
-  // Results of their own: the gradient may lie where the inputs are, and cuDNN's sums lie as its results do.
+  // Separate results: the gradient may share the inputs' memory, and cuDNN writes results of its own layout.
   const auto dense = [](const at::Tensor& x) { return at::empty(x.sizes(), x.options()); };
   const at::Tensor dq_TND = dense(input.q_TND), dk_TKD = dense(input.k_TKD), dv_TKD = dense(input.v_TKD);
   const at::Tensor lse_TN = saved.lse_NT.t().contiguous(), out_TND = saved.out_TND.contiguous();

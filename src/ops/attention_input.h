@@ -1,4 +1,4 @@
-// What attention takes and gives (ops/attention.h).
+// Inputs and results of attention (ops/attention.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,12 +11,12 @@
 
 namespace sluice::ops {
 
-// Where packed sequences lie: sequence i has rows [begins[i], begins[i+1]). Rows from begins.back() on belong
-// to none.
+// The rows of packed sequences: sequence i has rows [begins[i], begins[i+1]). Rows from begins.back() on
+// belong to no sequence.
 struct PackedSequences {
   std::vector<int64_t> begins;  // size: sequences + 1, ascending, first 0; no empty sequence
   int64_t longest = 0;
-  // For kernels of GPUs: begins as int32, and sequences in groups with the words of their table.
+  // For GPU kernels: begins as int32, and the sequences in groups with the words of their table.
   at::Tensor begins_device;
   SequenceTable table;
   at::Tensor table_device;
@@ -27,21 +27,21 @@ struct AttentionInput {
   at::Tensor q_TND;
   at::Tensor k_TKD;
   at::Tensor v_TKD;
-  double scale = 1.0;  // of the scores, before the softmax
-  // What a token sees of those up to its own, itself included; 0: all. It has a position in its sequence, or
-  // as AttentionBlock says.
+  double scale = 1.0;  // scales the scores, before the softmax
+  // Number of tokens that a token sees up to and including itself; 0: all. Positions count within the
+  // sequence, or as AttentionBlock says.
   int64_t window = 0;
-  double cap = 0;      // scores s, scaled, become cap·tanh(s/cap) before the softmax; 0: they stay
-  bool causal = true;  // else a token sees as far behind itself as before itself
+  double cap = 0;      // scaled scores s become cap·tanh(s/cap) before the softmax; 0: no cap
+  bool causal = true;  // false: a token sees as far behind itself as before itself
 
-  // The same queries on the keys that kv's second dimension begins with, and on the values behind them.
+  // The same queries with keys from the first part of kv's second dimension, and values from the rest.
   AttentionInput on(const at::Tensor& kv_TJD) const;
 };
 
 struct AttentionResult {
   at::Tensor out_TND;  // dense; rows of no sequence are zero
-  at::Tensor lse_NT;   // log Σ exp(scores), float (double for double): what backward and ring merges need
-  at::Tensor rng;      // CUDA kernels' dropout state; unused, but backward asks for it
+  at::Tensor lse_NT;   // log Σ exp(scores), float (double for double), for backward and ring merges
+  at::Tensor rng;      // CUDA kernels' dropout state; unused, but backward requires it
 };
 struct AttentionGradient {
   at::Tensor dq_TND;
@@ -49,12 +49,12 @@ struct AttentionGradient {
   at::Tensor dv_TKD;
 };
 
-// A part of attention whose keys come from elsewhere: every one of the queries sees every one of the keys,
-// but for those that a window hides. Keys may stand behind queries where attention is not causal.
+// A part of attention whose keys come from elsewhere: every query sees every key, except keys that a window
+// hides. Keys may stand behind queries if attention is not causal.
 struct AttentionBlock {
   base::Interval queries;  // rows of q, out and lse
   base::Interval keys;     // rows of k and v, which may have other rows than q
-  int64_t ahead = 0;       // of the first key's position is the first query's; counts with a window only
+  int64_t ahead = 0;       // the first query's position minus the first key's; used with a window only
   bool operator==(const AttentionBlock&) const = default;
 };
 

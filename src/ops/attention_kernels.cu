@@ -1,6 +1,6 @@
-// ops/attention.h's merge, whose source has the formula: reads 6 and writes 4 bytes for each element of out
-// (bfloat16 results into float ones), bound by memory. Threads of one head of one row lie in one block,
-// because all read the head's log-sum-exp before one of them writes it.
+// The merge() of ops/attention.h, whose source has the formula. Bound by memory: reads 6 and writes 4 bytes
+// per element of out (bfloat16 results into float). Threads for one head of one row are in one block, because
+// all read the head's log-sum-exp before one of them writes it.
 #include <cmath>
 
 #include "ops/kernel_parts.h"
@@ -24,7 +24,7 @@ __global__ void merge_attention(const AttentionMerge merge) {
   __syncthreads();
   if (!works) return;
   const float greater = fmaxf(before, more);
-  // Where neither sees anything, both have no share: −∞ less −∞ is no number.
+  // If neither set has keys, both weights are zero: −∞ less −∞ is NaN.
   const bool sees = greater > -INFINITY;
   const float total = sees ? greater + log1pf(expf(fminf(before, more) - greater)) : greater;
   const float share = sees ? expf(before - total) : 0, share_of_more = sees ? expf(more - total) : 0;

@@ -1,5 +1,5 @@
-// Products of dense row-major matrices that lie in plain memory: for kernels that work on small tiles, where
-// a call through tensors costs as much as the product. Internal to src/ops; CPU only.
+// Products of dense row-major matrices in plain memory, for kernels that work on small tiles: there, a call
+// through tensors costs as much as the product. Internal to src/ops; CPU only.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,13 @@ enum class Form { kPlain, kTransposed };
 enum class Result { kReplaced, kAddedTo };
 
 struct ProductShape {
-  int64_t rows = 0;     // of the result
-  int64_t columns = 0;  // of the result
-  int64_t inner = 0;    // what is summed over
+  int64_t rows = 0;     // the result's
+  int64_t columns = 0;  // the result's
+  int64_t inner = 0;    // the length of the sums
 };
 
-// c = factor·a·b or c += factor·a·b, where the forms tell how a and b lie in memory. In a thread of a
-// parallel region it runs on that thread alone.
+// c = factor·a·b or c += factor·a·b; the forms say how a and b lie in memory. Inside a parallel region it
+// runs on the calling thread alone.
 template <Form kA, Form kB, typename T>
 void multiply(const ProductShape& shape, const T* a, const T* b, T* c, Result result, T factor = 1) {
   // Row-major matrices are the transposed column-major ones: cᵀ = bᵀ·aᵀ.

@@ -1,8 +1,8 @@
 // R: rows (target tokens), V: columns of this vocabulary shard, S: shards, 3: maximum, sum, target logit.
 //
-// With m_s and z_s = Σ exp(l - m_s) of shard s, m = max m_s and z = Σ_s z_s·exp(m_s - m):
+// Shard s has m_s and z_s = Σ exp(l - m_s). The whole has m = max m_s and z = Σ_s z_s·exp(m_s - m):
 //   loss = m + log z - l_target,    dloss/dl_v = exp(l_v - m)/z - [v = target],
-// and exp(l_v - m)/z is the stored exp(l_v - m_s), where it is stored, times the row's factor exp(m_s - m)/z.
+// Stored values exp(l_v - m_s) become exp(l_v - m)/z by the row's factor exp(m_s - m)/z.
 #include "ops/cross_entropy.h"
 
 #include <ATen/Parallel.h>

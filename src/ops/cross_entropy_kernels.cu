@@ -1,6 +1,6 @@
-// ops/cross_entropy.h, whose source has the derivation. The statistics read each logit once, the gradient
-// reads it a second time and may take its place: exponentials are never stored. Both are bound by memory: 6
-// bytes for each bfloat16 logit, 10 for a float one whose gradient is narrow.
+// The kernels of ops/cross_entropy.h, whose source has the derivation. The statistics read each logit once.
+// The gradient reads it again and may overwrite it, because exponentials are never stored. Both are bound by
+// memory: 6 bytes per bfloat16 logit, 10 per float logit with a narrow gradient.
 #include <cfloat>
 #include <cmath>
 
@@ -20,8 +20,8 @@ __device__ SoftmaxSum merge(SoftmaxSum a, SoftmaxSum b) {
   return {maximum, a.sum * expf(a.maximum - maximum) + b.sum * expf(b.maximum - maximum)};
 }
 
-// Over all threads of the block, on each of them, always in the same order. All threads call it, once a
-// kernel.
+// Merges over all threads of the block; each thread gets the result, always in the same order. All threads
+// must call it, once per kernel.
 __device__ SoftmaxSum block_merge(SoftmaxSum own) {
   __shared__ SoftmaxSum of_warp[kWarps];
   for (int distance = 16; distance > 0; distance /= 2) {

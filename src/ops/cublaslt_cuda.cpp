@@ -24,7 +24,7 @@
 namespace sluice::ops::cublaslt {
 namespace {
 
-constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // what Hopper's products ask for
+constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // recommended for Hopper
 constexpr uint32_t kMostAlignment = 256;
 
 // The library's functions; it comes with libtorch's kernels.
@@ -75,12 +75,12 @@ void check(cublasStatus_t status, const char* what) {
   throw base::RunError(base::text("cuBLASLt: ", what, " failed with ", static_cast<int>(status)));
 }
 
-// What an algorithm is chosen for.
+// The key by which an algorithm is chosen.
 struct Key {
   int gpu = 0;
   GemmForm form;
   bool wide_result = false;              // float, else bfloat16
-  std::array<uint32_t, 4> alignments{};  // of A, B, C and D in bytes
+  std::array<uint32_t, 4> alignments{};  // in bytes, for A, B, C and D
 
   auto operator<=>(const Key&) const = default;
 };
@@ -146,7 +146,7 @@ class Product {
     const cublasOperation_t form = transposes ? CUBLAS_OP_T : CUBLAS_OP_N;
     check(api().set(description_, which, &form, sizeof form), "describing a product");
   }
-  // `rows` and `columns` as the product sees them.
+  // `rows` and `columns` are the product's.
   static void lay_out(cublasLtMatrixLayout_t& layout, cudaDataType_t type, int64_t rows, int64_t columns,
                       bool transposed, int64_t ld) {
     if (transposed) std::swap(rows, columns);
@@ -201,7 +201,7 @@ bool multiply(const at::Tensor& base, const at::Tensor& x, const at::Tensor& y, 
   return true;
 }
 
-// Whether a small case of each kind comes out as ATen's.
+// Compares a small case of each kind with ATen; "" if they agree.
 std::string fault_on(const at::Device& gpu) {
   if (!api().complete) return "cuBLASLt cannot be loaded";
   const at::TensorOptions narrow = at::dtype(at::kBFloat16).device(gpu);

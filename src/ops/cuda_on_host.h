@@ -1,9 +1,9 @@
-// As much of CUDA as the kernels use, for the host: tests run a kernel's own source, thread by thread. Only
-// tests include this, before any *_kernels.cu.
+// The part of CUDA that the kernels use, for the host: tests run a kernel's own source, thread by thread.
+// Only tests include this, before any *_kernels.cu.
 //
-// A block's threads are fibres that take turns: one runs until it waits for the others (__syncthreads,
-// __shfl_xor_sync) or ends. Blocks run one after the other. Threads of a block that wait at different places,
-// or that wait while others have ended, are a mistake that a GPU would answer by hanging: it throws.
+// A block's threads are fibres that alternate: one runs until it waits for the others (__syncthreads,
+// __shfl_xor_sync) or ends. Blocks run one after the other. If threads of a block wait at different places,
+// or wait after others have ended, a GPU would hang: here, that throws.
 #pragma once
 
 #include <ucontext.h>
@@ -33,7 +33,7 @@ struct Index {
   unsigned x = 0;
 };
 
-// The block that runs.
+// The running block.
 class Block {
  public:
   void run(int threads, const std::function<void()>& body) {
@@ -47,13 +47,13 @@ class Block {
 
   unsigned thread() const { return static_cast<unsigned>(current_); }
 
-  // Lets all threads of the block come as far; `place` is the same for all.
+  // Waits until all threads of the block have come to `place`, which is the same for all.
   void wait(const char* place) {
     fibres_[current_].place = place;
     ::swapcontext(&fibres_[current_].context, &scheduler_);
   }
 
-  // What the thread whose number differs by `mask` hands over.
+  // Returns the value from the thread whose number differs by `mask`.
   float exchange(float value, int mask) {
     fibres_[current_].value = value;
     wait("a shuffle begins");
@@ -66,7 +66,7 @@ class Block {
   struct Fibre {
     ucontext_t context{};
     std::vector<char> stack = std::vector<char>(64 << 10);
-    const char* place = nullptr;  // where it waits; null: it has ended
+    const char* place = nullptr;  // place at which the thread waits; null: it has ended
     float value = 0;
   };
 
@@ -88,7 +88,7 @@ class Block {
     ::makecontext(&fibre.context, &Block::enter, 0);
   }
 
-  // Runs every thread to where it waits next. False when all have ended.
+  // Runs every thread to its next wait. False if all have ended.
   bool step() {
     running() = this;
     for (current_ = 0; current_ < fibres_.size(); ++current_) {

@@ -54,8 +54,8 @@ void* open_library() {
   return ::dlopen((wheels / "nvidia" / "cudnn" / "lib" / kName).c_str(), RTLD_NOW | RTLD_GLOBAL);
 }
 
-// The tensors of a graph, as cuDNN describes packed rows: [sequence, head, row, dimension] with a table of
-// where sequences begin.
+// The tensors of a graph, in cuDNN's description of packed rows: [sequence, head, row, dimension] with a
+// table of the sequences' begins.
 class Builder {
  public:
   Builder(fe::graph::Graph& graph, const GraphShape& shape) : graph_(graph), shape_(shape) {
@@ -161,7 +161,7 @@ void describe(fe::graph::Graph& graph, const GraphShape& shape) {
   shape.direction == Direction::kForward ? builder.forward() : builder.backward();
 }
 
-// What an error or exception of the frontend says; empty if there is none.
+// The message of an error or exception of the frontend; empty if there is none.
 template <typename Call>
 std::string fault_of(Call call) {
   try {
@@ -173,7 +173,7 @@ std::string fault_of(Call call) {
   }
 }
 
-// A thread's own for each GPU. They live as long as the process: cuDNN can't be relied on behind main().
+// Handles per thread and GPU. They live as long as the process: cuDNN is unreliable after main().
 cudnnHandle_t handle_of_current_gpu() {
   thread_local std::map<int, cudnnHandle_t> handles;
   int gpu = 0;
@@ -199,7 +199,7 @@ int64_t library_version() { return static_cast<int64_t>(fe::detail::get_backend_
 
 namespace {
 
-// From a description to engines of cuDNN that can run it, the fastest first. `handle` is null where the graph
+// Finds cuDNN's engines that can run the described graph, the fastest first. `handle` is null if the graph
 // has its device's properties.
 fe::error_t find_engines(fe::graph::Graph& graph, const GraphShape& shape, cudnnHandle_t handle) {
   describe(graph, shape);

@@ -1,5 +1,5 @@
-// Which graphs cuDNN can run on GPUs that are not here: it finds its engines from a description of the GPU.
-// What they compute, device_ops_test.cpp compares where there is one.
+// The graphs that cuDNN can run on GPUs that are not here: it finds engines from a description of the GPU.
+// Their results are compared by device_ops_test.cpp if there is a GPU.
 #ifdef SLUICE_CUDNN
 #include "ops/cudnn_graph.h"
 
@@ -45,11 +45,11 @@ GraphShape shape_of(Direction direction) {
           .scale = 0.088F};
 }
 
-// What keeps cuDNN from being asked.
+// The reason why cuDNN cannot be asked; "" if it can.
 std::string missing() {
   if (!load_fault().empty()) return load_fault();
   if (library_version() / 100 != 919) return "this cuDNN may want other properties of GPUs than 9.19's";
-  // A machine without a driver has its stub, in CUDA's toolkit.
+  // A machine without a driver may have its stub, in CUDA's toolkit.
   for (const char* driver : {"libcuda.so.1", SLUICE_CUDA_STUBS "/libcuda.so"}) {
     if (::dlopen(driver, RTLD_NOW | RTLD_GLOBAL) != nullptr) return {};
   }
@@ -93,7 +93,7 @@ TEST_P(CudnnGraph, HeadsThatAreNoMultipleAreRefused) {
   EXPECT_NE(fault_of(shape, kHopper), "");
 }
 
-// What flash attention is kept for.
+// On Ampere cuDNN refuses packed rows backward, so flash attention stays in use.
 TEST(CudnnGraphOnAmpere, BackwardOfPackedRowsIsRefused) {
   if (!missing().empty()) GTEST_SKIP() << missing();
   EXPECT_NE(fault_of(shape_of(Direction::kBackward), kAmpere), "");

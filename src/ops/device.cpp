@@ -59,7 +59,7 @@ at::Tensor to_device(std::span<const double> values, const c10::Device& device) 
 
 namespace {
 
-// NVIDIA's driver makes a file for each GPU, whatever this process may use of them.
+// NVIDIA's driver makes a file for each GPU, even for GPUs that this process may not use.
 bool has_gpu_files() {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/dev", ignored)) {
@@ -76,7 +76,7 @@ bool has_gpu_files() {
 
 namespace {
 
-// NVIDIA's kernel driver, as its /proc file names it: "580.65.06". Empty where there is none.
+// The version of NVIDIA's kernel driver from its /proc file: "580.65.06". Empty if there is none.
 std::string driver_version() {
   std::ifstream file("/proc/driver/nvidia/version");
   for (std::string word; file >> word;) {
@@ -86,7 +86,7 @@ std::string driver_version() {
   return "";
 }
 
-// CUDA 13 asks for this one.
+// CUDA 13 requires this version.
 constexpr int kLeastDriver = 580;
 
 std::string driver_text() {
@@ -98,7 +98,7 @@ std::string driver_text() {
                               : base::text("; the driver is ", version);
 }
 
-// What CUDA says when a process first asks it.
+// CUDA's answer to a process's first question.
 struct FirstAnswer {
   int count = 0;
   std::string fault;
@@ -106,8 +106,8 @@ struct FirstAnswer {
 };
 
 FirstAnswer ask_cuda() {
-  // Read when the driver starts. By default eight queues serve all streams, and the copies of one then wait
-  // behind the kernels of another.
+  // Read when the driver starts. With the default of eight queues for all streams, the copies of one stream
+  // would wait behind the kernels of another.
   ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*replace=*/0);
   FirstAnswer answer;
   const cudaError_t error = cudaGetDeviceCount(&answer.count);
@@ -135,7 +135,7 @@ std::filesystem::path libtorch_folder() {
 
 }  // namespace
 
-// The library registers its kernels when it is loaded; nothing of it is called by name, and it stays.
+// Loads the library, which registers its kernels. No function of it is called by name, and it stays loaded.
 std::string kernels_fault() {
   const std::string path = libtorch_folder() / "libtorch_cuda.so";
   if (::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) return "";
@@ -154,11 +154,11 @@ void prepare_device(const c10::Device& device) {
   }
   static std::once_flag loaded;
   std::call_once(loaded, [] {
-    // Micro-batches differ in length: segments of fixed size would fall to pieces. What the user set stays.
+    // Micro-batches differ in length, so fixed segments would fragment. The user's own settings stay.
     if (c10::CachingAllocator::getAllocatorSettings().empty()) {
       c10::CachingAllocator::setAllocatorSettings("expandable_segments:True");
     }
-    // Where cuBLAS splits a product's inner dimension, the parts are added in float.
+    // If cuBLAS splits a product's inner dimension, the partial sums are added in float.
     at::globalContext().setAllowBF16ReductionCuBLAS(/*allow_reduced_precision=*/false);
     if (const std::string fault = kernels_fault(); !fault.empty()) throw base::RunError(fault);
   });

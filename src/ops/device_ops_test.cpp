@@ -1,5 +1,5 @@
-// Every operation on GPU 0 against the same in FP64 on the CPU, at widths that kernels take by 16 bytes and
-// at odd ones.
+// Every operation on GPU 0 against FP64 on the CPU, at widths that kernels access by 16 bytes and at odd
+// widths.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -160,7 +160,7 @@ TEST_P(DeviceOps, AttentionOfPackedSequences) {
   }
 }
 
-// Flash attention in its place would be right, and slower: on these GPUs that is a fault.
+// Flash attention would also be right, but slower: on these GPUs its use is a fault.
 TEST_P(DeviceOps, CudnnAttendsOnHopperAndBlackwell) {
   if (GetParam() != at::kBFloat16) return;
   const at::Tensor qkv = random({64, 3, 64}).gpu;

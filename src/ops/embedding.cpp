@@ -28,9 +28,9 @@ void embedding_lookup_backward(const at::Tensor& dx_TH, const at::Tensor& ids_T,
                                const at::Tensor& dweight_VH) {
   const at::Tensor row_T = ids_T - row_begin;
   const at::Tensor here_T = (row_T >= 0).logical_and(row_T < dweight_VH.size(0));
-  // Choosing the rows of this shard would need their number on the host, which would wait for the device. So
-  // all are added, those of other shards as zeros; spread over the rows, because one row's terms are added
-  // one by one.
+  // Selecting this shard's rows would need their number on the host, and so wait for the device. All rows are
+  // added instead, other shards' rows as zeros. The zeros are spread over the rows, because the terms of one
+  // row are added one by one.
   const at::Tensor spread_T = at::arange(ids_T.size(0), ids_T.options()).remainder(dweight_VH.size(0));
   const at::Tensor term_TH = dx_TH.masked_fill(here_T.logical_not().unsqueeze(1), 0);
   // index_put_ sorts by row on devices, where index_add_ would add in any order.
@@ -64,7 +64,7 @@ void fused_embedding(const at::Tensor& weight_VH, const at::Tensor& ids_T, int64
   });
 }
 
-// Columns are cut over threads, so that each row is summed in the order of tokens by one thread.
+// Columns are divided over threads, so that one thread sums each row in the order of tokens.
 template <typename S>
 void fused_embedding_backward(const at::Tensor& dx_TH, const at::Tensor& ids_T, int64_t row_begin,
                               const at::Tensor& dweight_VH) {

@@ -5,7 +5,7 @@
 
 namespace sluice::ops {
 
-// Row ids_T[i] - row_begin of weight_VH for each i; zeros where that is no row of this shard (another rank's
+// Row ids_T[i] - row_begin of weight_VH for each i; zeros if this shard has no such row (another rank's
 // token, or -1 for an inert row). ids: int64 on the weight's device.
 at::Tensor embedding_lookup(const at::Tensor& weight_VH, const at::Tensor& ids_T, int64_t row_begin);
 

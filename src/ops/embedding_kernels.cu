@@ -1,7 +1,7 @@
-// ops/embedding.h, all bound by memory. Lookup reads and writes 2 bytes (bfloat16) for each element of x. The
-// gradient reads 2 for each element of dx, and reads and writes 4 for each element of a row that occurs: its
-// tokens come sorted by id, so that one thread sums an element in the order of tokens, however many there
-// are.
+// The operations of ops/embedding.h, all bound by memory. Lookup reads and writes 2 bytes (bfloat16) per
+// element of x. The gradient reads 2 bytes per element of dx, and reads and writes 4 per element of a row
+// that occurs. Its tokens come sorted by id, so that one thread sums an element over any number of tokens, in
+// their order.
 #include "ops/kernel_parts.h"
 
 namespace sluice::ops::kernels {
@@ -19,10 +19,10 @@ __global__ void look_up(const EmbeddingLookup lookup, int64_t vectors) {
   store<kWide>(static_cast<S*>(lookup.x) + token * lookup.width + column, values);
 }
 
-// Rows of dx whose loads are under way together: a frequent id is bound by their latency.
+// Rows of dx that are loaded concurrently: a frequent id is bound by their latency.
 constexpr int kRowsAhead = 4;
 
-// Adds those of the next kRowsAhead sorted tokens that have the id. False when one has not: the id's end.
+// Adds those of the next kRowsAhead sorted tokens that have the id. False: the id's tokens end among them.
 template <typename S, int kWide>
 __device__ bool add_rows(const EmbeddingGradient& gradient, int64_t id, int64_t place, int64_t column,
                          Floats<kWide>& sum) {

@@ -39,14 +39,14 @@ namespace {
 
 constexpr int64_t kVisitGrain = 32768;
 
-// One pass for each of the few that are wanted.
+// One pass over the scores per chosen expert: k is small.
 template <typename S>
 void choose_highest(const S* score, int64_t experts, int64_t k, int32_t* ids) {
   for (int64_t slot = 0; slot < k; ++slot) {
     int32_t best = -1;
     for (int32_t expert = 0; expert < experts; ++expert) {
       const bool taken = std::find(ids, ids + slot, expert) != ids + slot;
-      // What is no number is above nothing; there is a best one all the same.
+      // NaN is above nothing, but some expert is always chosen.
       if (!taken && (best < 0 || score[expert] > score[best])) best = expert;
     }
     ids[slot] = best;

@@ -23,7 +23,7 @@ class Fused : public testing::TestWithParam<at::ScalarType> {
   Fused() { at::manual_seed(11); }
   at::Tensor random(at::IntArrayRef shape) const { return at::randn(shape, at::kDouble).to(GetParam()); }
   at::ScalarType wide() const { return GetParam() == at::kDouble ? at::kDouble : at::kFloat; }
-  // bfloat16 keeps 8 bits: one unit in the last place is 2^-8 of the largest element at most.
+  // bfloat16 has 8 bits of precision: a unit in the last place is at most 2^-8 of the largest element.
   double tolerance() const {
     return GetParam() == at::kDouble ? 1e-13 : GetParam() == at::kFloat ? 1e-5 : 1.0 / 128;
   }

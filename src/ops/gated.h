@@ -1,4 +1,4 @@
-// How gated activations (ops/swiglu.h, ops/geglu.h) go over rows on the CPU, in parallel.
+// Loops of gated activations (ops/swiglu.h, ops/geglu.h) over rows on the CPU, in parallel.
 // T: rows, F: width, G = 2F: gate and up side by side.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace sluice::ops {
 
 constexpr int64_t kGatedGrainElements = 4096;
 
-// Returns a_TF; `rows_of(gate_up, a, rows, width)` writes some rows of it.
+// Returns a_TF; `rows_of(gate_up, a, rows, width)` computes some of its rows.
 template <typename RowsOf>
 at::Tensor gated_forward(const at::Tensor& gate_up_TG, RowsOf rows_of) {
   const int64_t rows = gate_up_TG.size(0), width = gate_up_TG.size(1) / 2;
@@ -27,7 +27,7 @@ at::Tensor gated_forward(const at::Tensor& gate_up_TG, RowsOf rows_of) {
   return a_TF;
 }
 
-// Returns a_TF and leaves the gradients in gate_up_TG; `rows_of(da, gate_up, a, rows, width)` does some rows.
+// Returns a_TF and leaves gradients in gate_up_TG; `rows_of(da, gate_up, a, rows, width)` computes some rows.
 template <typename RowsOf>
 at::Tensor gated_backward(const at::Tensor& da_TF, const at::Tensor& gate_up_TG, RowsOf rows_of) {
   const int64_t rows = da_TF.size(0), width = da_TF.size(1);

@@ -16,7 +16,7 @@ namespace {
 
 at::Tensor in_float(const at::Tensor& x) { return x.to(accumulator_type(x)); }
 
-// Of groups' rows [T, groups, V ÷ groups].
+// The RMS scale of groups' rows [T, groups, V ÷ groups].
 at::Tensor group_scale(const at::Tensor& x_TGW, double eps) {
   return at::rsqrt(x_TGW.square().mean(-1, /*keepdim=*/true) + eps);
 }

@@ -1,7 +1,7 @@
-// RMSNorm with a gate, of what recurrent layers give: of each head before it is gated (Gated DeltaNet), or of
-// a group of heads as one row once they are (Mamba-2).
+// RMSNorm with a gate, for outputs of recurrent layers: over each head before the gate is applied (Gated
+// DeltaNet), or over a group of heads as one row after the gate (Mamba-2).
 //
-// T rows, V a row's width, D a head's; the gradients of weights are added, unless undefined.
+// T rows, V a row's width, D a head's; gradients of weights are added to, unless undefined.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,7 +15,7 @@ struct GatedNormGradient {
   at::Tensor dgate_TV;
 };
 
-// The share that a gate lets through.
+// The function of a gate that scales the output.
 enum class HeadGate : uint8_t { kSilu, kSigmoid };
 
 // norm(x)·w∘silu(gate), or ∘sigmoid(gate), D = w's width.
@@ -25,7 +25,7 @@ GatedNormGradient gated_head_norm_backward(const at::Tensor& dy_TV, const at::Te
                                            const at::Tensor& gate_TV, const at::Tensor& weight_D, double eps,
                                            const at::Tensor& dweight_D, HeadGate gate = HeadGate::kSilu);
 
-// norm(x∘silu(gate))·w, so many groups side by side; computed in float (double of double).
+// norm(x∘silu(gate))·w over `groups` groups side by side; computed in float (double for double).
 at::Tensor gated_group_norm(const at::Tensor& x_TV, const at::Tensor& gate_TV, const at::Tensor& weight_V,
                             int64_t groups, double eps);
 GatedNormGradient gated_group_norm_backward(const at::Tensor& dy_TV, const at::Tensor& x_TV,

@@ -1,6 +1,6 @@
 // T: rows, F: width, G = 2F: gate and up side by side.
 //
-// a = gelu(g)·u with gelu(g) = g·(1 + t)/2, t = tanh(z), z = c·(g + k·g³), so that
+// With t = tanh(z) and z = c·(g + k·g³), GELU is gelu(g) = g·(1 + t)/2. Gradients of a = gelu(g)·u:
 //   gelu'(g) = (1 + t)/2 + g·(1 - t²)/2 · c·(1 + 3·k·g²);    dg = da · u · gelu'(g),    du = da · gelu(g).
 #include "ops/geglu.h"
 

@@ -1,4 +1,4 @@
-// A product of matrices in the words of BLAS, whose matrices are column-major. Internal to src/ops.
+// A matrix product in BLAS terms: matrices are column-major. Internal to src/ops.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,9 +22,9 @@ struct GemmForm {
   auto operator<=>(const GemmForm&) const = default;
 };
 
-// The form of result = x·y + base. Row-major matrices are the transposed column-major ones, so it is
-// resultᵀ = yᵀ·xᵀ + baseᵀ: A is y's memory and B is x's. x and y may be transposed views; nothing where a
-// matrix has no dense side, or is empty.
+// The form of result = x·y + base. A row-major matrix is the transpose of a column-major one, so the product
+// is resultᵀ = yᵀ·xᵀ + baseᵀ: A is y's memory and B is x's. x and y may be transposed views. Nullopt if a
+// matrix has no dense dimension or is empty.
 inline std::optional<GemmForm> gemm_form(const at::Tensor& x, const at::Tensor& y, const at::Tensor& base,
                                          const at::Tensor& result) {
   const auto row_major = [](const at::Tensor& matrix) {

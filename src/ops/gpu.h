@@ -1,5 +1,5 @@
-// The operations by kernels.h, for tensors in GPU memory. Internal to src/ops: an operation asks can_* and
-// takes ATen's operators otherwise. A build without CUDA has declarations alone: ask kBuilt first, at compile
+// The operations of kernels.h for tensors in GPU memory. Internal to src/ops: an operation asks can() and
+// else uses ATen's operators. A build without CUDA has declarations alone: test kBuilt first, at compile
 // time.
 #pragma once
 
@@ -21,23 +21,23 @@ inline constexpr bool kBuilt = false;
 
 // Whether the kernels take these tensors: dense, on a GPU, bfloat16 or float.
 bool can(std::initializer_list<at::Tensor> tensors);
-// Whether this GPU has products of floats of 8 bits.
+// Whether this GPU has 8-bit float products.
 bool supports_float8(c10::Device device);
 
 // As the functions of the same names in ops/.
 at::Tensor swiglu(const at::Tensor& gate_up_TG);
 at::Tensor swiglu_backward(const at::Tensor& da_TF, const at::Tensor& gate_up_TG);
 
-// Rows may be too wide for a block: then nothing is done and the result is undefined tensors.
+// If rows are too wide for a block, nothing is done and the result is undefined tensors.
 RmsNorm rms_norm(const at::Tensor& x_TH, const at::Tensor& weight_H, double eps, double offset);
 RmsNormGradient rms_norm_backward(const at::Tensor& dy_TH, const at::Tensor& x_TH, const at::Tensor& weight_H,
                                   const at::Tensor& inverse_rms_T, const at::Tensor& residual_TH,
                                   const at::Tensor& dweight_H, double offset);
 
-// False, with nothing done, for results that the kernel does not take.
+// Returns false and does nothing for results that the kernel does not take.
 bool merge(const AttentionResult& seen, const AttentionResult& more);
 
-// Rows of x may lie apart.
+// Rows of x need not be adjacent.
 void rotate(const at::Tensor& x_TND, const RotaryTable& table, const at::Tensor& position_T,
             Rotation rotation);
 
@@ -51,7 +51,7 @@ at::Tensor row_statistics(const at::Tensor& logits_RV, const at::Tensor& target_
 at::Tensor cross_entropy_gradient(const at::Tensor& logits_RV, const at::Tensor& whole_R3,
                                   const at::Tensor& target_R, int64_t begin, at::ScalarType dtype);
 
-// False, with nothing done, for chunks that the kernels do not take; all in float.
+// Returns false and does nothing for chunks that the kernels do not take; all tensors are float.
 bool pass_states(const StatePass& pass);
 bool decayed_products(const at::Tensor& a_BCK, const at::Tensor& b_BCK, const at::Tensor& sum_BCK,
                       const at::Tensor& products_BCC);

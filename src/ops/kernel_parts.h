@@ -1,4 +1,4 @@
-// What the kernels share: 16-byte accesses, sums over a block, launches. Only *_kernels.cu files include
+// Common parts of the kernels: 16-byte accesses, sums over a block, launches. Only *_kernels.cu files include
 // this.
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace sluice::ops::kernels {
 
-constexpr int kThreads = 256;  // of every block
+constexpr int kThreads = 256;  // per block
 constexpr int kWarps = kThreads / 32;
 
 // bfloat16 as memory holds it: the upper half of a float.
@@ -50,8 +50,8 @@ struct Floats {
   float at[kWide];
 };
 
-// kWide neighbouring elements. REQUIRES: the address is a multiple of what one access moves: 16 bytes, or one
-// element where kWide elements are fewer.
+// kWide neighbouring elements. REQUIRES: the address is a multiple of one access: 16 bytes, or one element if
+// kWide elements take fewer bytes.
 template <int kWide, typename S>
 __device__ Floats<kWide> load(const S* from) {
   Floats<kWide> result;
@@ -89,7 +89,7 @@ __device__ void store(S* to, const Floats<kWide>& floats) {
   }
 }
 
-// The sum over all threads of the block, on each of them, always in the same order. All threads call it.
+// The sum over all threads of the block, returned to each of them; fixed order. All threads must call it.
 __device__ inline float block_sum(float value) {
   __shared__ float of_warp[kWarps];
   for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(0xffffffffU, value, distance);
@@ -117,7 +117,7 @@ Status launch(void (*kernel)(Parameters...), int64_t blocks, Stream stream, Para
 
 inline int64_t blocks_for(int64_t threads) { return (threads + kThreads - 1) / kThreads; }
 
-// Whether rows of `width` elements of S can be moved by 16 bytes: their beginnings are multiples of that.
+// Whether rows of `width` elements of S can be moved 16 bytes at a time: all rows begin at multiples of 16.
 template <typename S>
 bool can_be_wide(int64_t width, std::initializer_list<const void*> addresses) {
   uint64_t all = static_cast<uint64_t>(width) * sizeof(S);

@@ -1,6 +1,6 @@
-// Kernels for GPUs: what lies between matrix products and attention, each in as few passes over memory as its
-// data allows. Raw pointers and a stream; no libtorch. Internal to src/ops; the operations' own headers say
-// what is computed.
+// GPU kernels for the operations between matrix products and attention, each in as few passes over memory as
+// its data allows. Raw pointers and a stream; no libtorch. Internal to src/ops; the operations' own headers
+// define the results.
 //
 // The sources (*_kernels.cu) are built by nvcc, and a second time for the host, where the tests run them
 // thread by thread (cuda_on_host.h). Sums are taken in float, in an order that depends on the shape alone.
@@ -23,8 +23,8 @@ namespace sluice::ops::kernels {
 
 enum class Element : uint8_t { kBFloat16, kFloat32 };
 
-// All functions return what the launch returned; nothing to do is success. Matrices are dense and row-major
-// unless a stride is given. The widths may be any; multiples of 16 bytes are several times faster.
+// All functions return the launch's status; an empty launch is success. Matrices are dense and row-major
+// unless a stride is given. Any width works; widths that are multiples of 16 bytes are several times faster.
 
 // gate_up [rows, 2·width] -> a [rows, width].
 Status launch_swiglu(Element element, const void* gate_up, void* a, int64_t rows, int64_t width,
@@ -33,8 +33,8 @@ Status launch_swiglu(Element element, const void* gate_up, void* a, int64_t rows
 Status launch_swiglu_backward(Element element, const void* da, void* gate_up, void* a, int64_t rows,
                               int64_t width, Stream stream);
 
-// A block's threads keep a row of so many accesses at most: of 16 bytes where addresses and rows are
-// multiples of that, else of an element.
+// A block's threads keep a row in at most this many accesses: of 16 bytes if addresses and rows are multiples
+// of 16 bytes, else of one element.
 inline constexpr int64_t kMostRowAccesses = 2048;
 inline bool row_fits(Element element, int64_t width, std::initializer_list<const void*> addresses) {
   const int64_t element_bytes = element == Element::kBFloat16 ? 2 : 4;
@@ -63,14 +63,14 @@ Status launch_rms_norm(Element element, const NormForward& norm, Stream stream);
 inline constexpr int64_t kNormBlockRows = 16;
 
 struct NormBackward {
-  const void* dy = nullptr;  // [rows, width], as all that follow but the weight and the sums
+  const void* dy = nullptr;  // [rows, width], like all tensors below but weight and weight_sums
   const void* x = nullptr;
   const void* weight = nullptr;  // [width]
   const float* inverse_rms = nullptr;
   const void* residual = nullptr;  // added to dx; or null
   void* dx = nullptr;
   void* y = nullptr;
-  float* weight_sums = nullptr;  // [ceil(rows / kNormBlockRows), width]: of dy·x·inverse_rms
+  float* weight_sums = nullptr;  // [ceil(rows / kNormBlockRows), width]: sums of dy·x·inverse_rms
   int64_t rows = 0;
   int64_t width = 0;
   float offset = 0;
@@ -89,7 +89,7 @@ struct Rotary {
   const float* cosines = nullptr;  // [positions, pairs]
   const float* sines = nullptr;
   const int64_t* positions = nullptr;  // [rows]
-  float sign = 1;                      // of the angles: 1 forward, -1 backward
+  float sign = 1;                      // the angles' sign: 1 forward, -1 backward
 };
 Status launch_rotary(Element element, const Rotary& rotary, Stream stream);
 
@@ -97,8 +97,8 @@ Status launch_rotary(Element element, const Rotary& rotary, Stream stream);
 // -infinity when targets[r] - begin is no column.
 Status launch_row_statistics(Element element, const void* logits, const int64_t* targets, int64_t begin,
                              float* statistics, int64_t rows, int64_t columns, Stream stream);
-// gradient = exp(logit - whole maximum) / whole sum - [column is the target]. `gradient` may be `logits`
-// where their elements agree. REQUIRES: not bfloat16 logits with a float gradient.
+// gradient = exp(logit - whole maximum) / whole sum - [column is the target]. `gradient` may be `logits` if
+// their elements agree. REQUIRES: not bfloat16 logits with a float gradient.
 struct CrossEntropyGradient {
   Element logits_element = Element::kFloat32;
   Element gradient_element = Element::kFloat32;
@@ -116,18 +116,18 @@ struct EmbeddingLookup {
   const void* table = nullptr;   // [rows, width]
   const int64_t* ids = nullptr;  // [tokens]
   int64_t begin = 0;             // the id of the table's first row
-  void* x = nullptr;             // [tokens, width]; zeros where an id has no row
+  void* x = nullptr;             // [tokens, width]; zeros if an id has no row
   int64_t rows = 0;
   int64_t tokens = 0;
   int64_t width = 0;
 };
 Status launch_embedding_lookup(Element element, const EmbeddingLookup& lookup, Stream stream);
 
-// dtable[id - begin] += the rows of dx of the tokens with that id, one after the other.
+// dtable[id - begin] += the rows of dx of all tokens with that id, one after the other.
 struct EmbeddingGradient {
   const void* dx = nullptr;             // [tokens, width]
   const int64_t* sorted_ids = nullptr;  // [tokens]: ascending, equal ones in the order of tokens
-  const int64_t* token_of = nullptr;    // [tokens]: whose id stands there
+  const int64_t* token_of = nullptr;    // [tokens]: the token with the id at this place
   int64_t begin = 0;
   float* dtable = nullptr;  // [rows, width]
   int64_t rows = 0;
@@ -136,8 +136,8 @@ struct EmbeddingGradient {
 };
 Status launch_embedding_gradient(Element element, const EmbeddingGradient& gradient, Stream stream);
 
-// Makes out and lse those over two sets of keys. REQUIRES: dimensions <= 256; no lse is infinite, but `lse`
-// may be -infinity where `out` is 0.
+// Merges the results over two sets of keys. REQUIRES: dimensions <= 256; no lse is infinite, but `lse` may be
+// -infinity if `out` is 0.
 struct AttentionMerge {
   float* out = nullptr;  // [rows, heads, dimensions]
   float* lse = nullptr;  // row r, head h: lse[h·lse_stride + r]
@@ -149,7 +149,7 @@ struct AttentionMerge {
   int64_t heads = 0;
   int64_t dimensions = 0;
 };
-// `element`: of more_out.
+// `element` is the type of more_out.
 Status launch_attention_merge(Element element, const AttentionMerge& merge, Stream stream);
 
 inline constexpr int64_t kMostChunkRows = 64;
@@ -166,20 +166,20 @@ struct StatePass {
   const float* added = nullptr;  // [chunks · heads, keys, columns]; or null
   const float* left = nullptr;   // as read
   float left_factor = 1;
-  float* came = nullptr;                  // as added, which it may be
-  const int64_t* level_begins = nullptr;  // [levels + 1]: of chunks
+  float* came = nullptr;                  // as added, and may be the same memory
+  const int64_t* level_begins = nullptr;  // [levels + 1]: first chunk of each level
   int64_t levels = 0;
   int64_t tasks = 0;  // pieces · heads
   int64_t heads = 0;
-  int64_t chunk = 0;  // its rows
+  int64_t chunk = 0;  // rows per chunk
   int64_t keys = 0;
   int64_t columns = 0;
   bool back = false;
 };
 Status launch_pass_states(const StatePass& pass, Stream stream);
 
-// products[i, j] = Σ_k a[i, k]·b[j, k]·exp(sum[i, k] − sum[j, k]) where j is not behind i, else 0. Backward
-// adds what a gradient of the products gives a and b. REQUIRES: at most kMostChunkRows rows.
+// products[i, j] = Σ_k a[i, k]·b[j, k]·exp(sum[i, k] − sum[j, k]) if j <= i, else 0. Backward adds the
+// products' gradient to da and db. REQUIRES: at most kMostChunkRows rows.
 struct DecayedProducts {
   const float* a = nullptr;  // [batch, rows, keys], as b and sum
   const float* b = nullptr;

@@ -1,6 +1,6 @@
-// The GPU kernels' own sources, run on the host thread by thread, against ATen's operators in FP64: widths
-// that 16-byte accesses divide and widths that they don't, rows that fill blocks and rows that don't, every
-// number of vectors a thread.
+// The GPU kernels' own sources, run on the host thread by thread, against ATen's operators in FP64. Cases:
+// widths that 16-byte accesses divide or not, rows that fill blocks or not, every number of vectors per
+// thread.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -267,15 +267,15 @@ TEST_P(Kernels, Embedding) {
   }
 }
 
-// Of single precision alone, as all of a recurrence.
+// Single precision alone, as everywhere in a recurrence.
 at::Tensor floats(at::IntArrayRef shape) { return at::randn(shape, at::kFloat); }
 void expect_near(const at::Tensor& actual, const at::Tensor& expected) {
   const double most = expected.abs().max().item<double>();
   EXPECT_LE((wide(actual) - expected).abs().max().item<double>(), 1e-5 * most);
 }
 
-// Pieces of some chunks and of few, with each of what may be absent, and what came in the place of what is
-// added.
+// Pieces of several chunks and of few, with each optional tensor present or absent, and with `came` in the
+// memory of `added`.
 TEST(RecurrenceKernels, StatesPassFromChunkToChunk) {
   at::manual_seed(5);
   const int64_t heads = 2;

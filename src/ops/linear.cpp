@@ -27,7 +27,7 @@ void times_transposed_into(const at::Tensor& y_TB, const at::Tensor& x_TA, const
 
 at::Tensor add_times(const at::Tensor& base_TB, const at::Tensor& x_TA, const at::Tensor& w_AB) {
 #ifdef SLUICE_CUDA
-  if (x_TA.is_cuda()) {  // where ATen copies the base into the result first
+  if (x_TA.is_cuda()) {  // here ATen would copy the base into the result first
     at::Tensor y_TB = at::empty_like(base_TB);
     if (cublaslt::add_product(base_TB, x_TA, w_AB, y_TB)) return y_TB;
   }
@@ -44,8 +44,8 @@ at::Tensor wide_times_transposed(const at::Tensor& x_TA, const at::Tensor& w_BA)
 
 namespace {
 
-// Processors without a mixed product multiply wide copies: of `a` so many numbers at once, so that a head's
-// logits have no third copy.
+// CPUs without a mixed-precision product multiply wide copies, of so many numbers of `a` at once that a
+// head's logits have no third copy.
 constexpr int64_t kWideAtOnce = int64_t{1} << 18;
 
 void accumulate_in_parts(const at::Tensor& gradient_AB, const at::Tensor& a_TA, const at::Tensor& b_TB) {

@@ -14,19 +14,19 @@ at::Tensor times(const at::Tensor& x_TA, const at::Tensor& w_AB);
 // x·wᵀ: x [T, A], w [B, A] -> [T, B].
 at::Tensor times_transposed(const at::Tensor& x_TA, const at::Tensor& w_BA);
 
-// The same into y [T, B].
+// Likewise, written to y [T, B].
 void times_transposed_into(const at::Tensor& y_TB, const at::Tensor& x_TA, const at::Tensor& w_BA);
 
-// base + x·w in one pass; base [T, B] stays as it is.
+// base + x·w in one pass; base [T, B] is not changed.
 at::Tensor add_times(const at::Tensor& base_TB, const at::Tensor& x_TA, const at::Tensor& w_AB);
 
-// x·wᵀ in float (double for double), for results that must not be rounded to 16 bits. CPU processors
-// without a mixed product round once all the same.
+// x·wᵀ in float (double for double), for results that must not be rounded to 16 bits. CPUs without a
+// mixed-precision product round once nevertheless.
 at::Tensor wide_times_transposed(const at::Tensor& x_TA, const at::Tensor& w_BA);
 
-// gradient += aᵀ·b in place, without a temporary of the gradient's size when the types agree or the device
-// multiplies 16-bit matrices into float ones. a [T, A], b [T, B], gradient [A, B] in float (double).
-// For weights [out, in]: a = dy, b = x; for [in, out]: a = x, b = dy.
+// gradient += aᵀ·b in place. It needs no temporary of the gradient's size if the types agree or the device
+// multiplies 16-bit matrices into float. a [T, A], b [T, B], gradient [A, B] in float (double). For weights
+// [out, in]: a = dy, b = x; for [in, out]: a = x, b = dy.
 void accumulate_weight_gradient(const at::Tensor& gradient_AB, const at::Tensor& a_TA,
                                 const at::Tensor& b_TB);
 

@@ -1,4 +1,4 @@
-// M, N: rows of the operands; K: what is summed over; P: pairs of K.
+// M, N: rows of the operands; K: the summed dimension; P: pairs of K.
 #include "ops/low_precision_gemm.h"
 
 #include <ATen/Functions.h>
@@ -29,17 +29,17 @@ constexpr float kOffset = 128;
 constexpr uint32_t kPlaceFactor = 0x9e3779b9U;
 constexpr uint32_t kMixFactor = 0x85ebca6bU;
 
-// In [0, 1): by the number's bits and its place in the row.
+// A pseudo-random number in [0, 1): a hash of the number's bits and its place in the row.
 [[gnu::always_inline]] inline float chance(float value, uint32_t place) {
   uint32_t mixed = (std::bit_cast<uint32_t>(value) ^ (place * kPlaceFactor)) * kMixFactor;
   mixed = (mixed ^ (mixed >> 15)) * kPlaceFactor;
   return static_cast<float>(static_cast<int32_t>(mixed >> 8)) * 0x1p-24F;
 }
 
-// `codes`: K of them, as floats would be.
+// Writes K codes to `codes` and returns the row's factor.
 template <typename Code>
 SLUICE_SIMD float code_row(const float* x, int64_t k, Code* codes) {
-  float most = 0, nothing = 0;  // of what is finite
+  float most = 0, nothing = 0;  // largest magnitude; 0, or NaN if a number is not finite
 #pragma omp simd reduction(max : most) reduction(+ : nothing)
   for (int64_t i = 0; i < k; ++i) {
     const float magnitude = x[i] < 0 ? -x[i] : x[i];
@@ -53,7 +53,7 @@ SLUICE_SIMD float code_row(const float* x, int64_t k, Code* codes) {
   const float inverse = most > 0 ? kMostCode / most : 0;
 #pragma omp simd
   for (int64_t i = 0; i < k; ++i) {
-    // Whole numbers above 0 are cut as they are rounded down.
+    // Truncation rounds down, because the offset makes the numbers positive.
     const float scaled = x[i] * inverse + chance(x[i], static_cast<uint32_t>(i)) + kOffset;
     const auto code = static_cast<int32_t>(scaled) - static_cast<int32_t>(kOffset);
     codes[i] = static_cast<Code>(code > 127 ? 127 : code);
@@ -63,8 +63,8 @@ SLUICE_SIMD float code_row(const float* x, int64_t k, Code* codes) {
 
 #if defined(__x86_64__)
 
-constexpr int64_t kPanel = 16;  // rows of the right operand side by side
-constexpr int kTile = 4;        // rows of the left operand at once, as many as registers hold the sums of
+constexpr int64_t kPanel = 16;  // rows of the right operand, side by side
+constexpr int kTile = 4;        // rows of the left operand at once, limited by registers for the sums
 
 // The right operand's codes by panels of rows, each [P][kPanel][2]; rows beyond the last are zeros.
 struct Panels {
@@ -92,7 +92,7 @@ Panels panels_of(const at::Tensor& x_NK) {
   return result;
 }
 
-// kRows rows of the left operand, `wide` codes each, by a panel; `products`: kPanel of each row.
+// Multiplies kRows rows of the left operand, `wide` codes each, by a panel; writes kPanel products per row.
 template <int kRows>
 __attribute__((target("avx2"))) inline void multiply_tile(const int16_t* left, const float* left_factors,
                                                           int64_t wide, const int16_t* panel,
@@ -131,7 +131,7 @@ void multiply_codes(const at::Tensor& left_MK, const at::Tensor& right_NK, float
   const int64_t m = left_MK.size(0), n = right_NK.size(0), k = left_MK.size(1), wide = padded(k);
   const Panels panels = panels_of(right_NK);
   const auto* const left = left_MK.const_data_ptr<float>();
-  // Rows of a block stay in the second cache while all panels pass.
+  // Rows of a block stay in the second-level cache while all panels pass.
   constexpr int64_t kBlock = 24 * kTile;
   at::parallel_for(0, (m + kBlock - 1) / kBlock, 1, [&](int64_t begin, int64_t end) {
     std::vector<int16_t> codes(static_cast<size_t>(kBlock * wide));
@@ -166,7 +166,7 @@ at::Tensor floats(const at::Tensor& x) { return x.to(at::kFloat).contiguous(); }
 
 // The hash as ATen's 32-bit integers compute it.
 at::Tensor chances(const at::Tensor& x_RK) {
-  const auto shifted = [](const at::Tensor& x, int64_t bits) {  // as unsigned numbers are
+  const auto shifted = [](const at::Tensor& x, int64_t bits) {  // logical shift
     return x.bitwise_right_shift(bits).bitwise_and_((int64_t{1} << (32 - bits)) - 1);
   };
   const at::Tensor place_K = at::arange(x_RK.size(1), x_RK.options().dtype(at::kInt));
@@ -176,8 +176,8 @@ at::Tensor chances(const at::Tensor& x_RK) {
   return shifted(mixed, 8).to(at::kFloat) * 0x1p-24;
 }
 
-// Of float, by row: the largest magnitude over the format's, and what a number is multiplied with. NaN where
-// a row is not finite.
+// Factors of rows, in float: the largest magnitude over the format's maximum, and the inverse by which
+// numbers are multiplied. NaN if a row is not finite.
 struct RowFactors {
   at::Tensor factor_R1, inverse_R1;
 };
@@ -188,7 +188,7 @@ RowFactors row_factors(const at::Tensor& x_RK, double most_of_format) {
           at::where(most_R1.gt(0).logical_and(finite_R1), most_of_format / most_R1, 0.0)};
 }
 
-// left·rightᵀ of the operands' rounded values, in float; double where left is.
+// left·rightᵀ of the operands' rounded values, in float; in double if left is.
 at::Tensor product_of(const at::Tensor& left_MK, const RowFactors& left, const at::Tensor& right_NK,
                       const RowFactors& right) {
   return at::mm(left_MK, right_NK.t()).mul_(left.factor_R1).mul_(right.factor_R1.t());
@@ -228,7 +228,7 @@ at::Tensor bfloat16_product(const at::Tensor& left_MK, const at::Tensor& right_N
   return at::mm(left.to(at::kFloat), right.to(at::kFloat).t());
 }
 
-// Whether this processor has the instructions that make products of 8 bits faster than those of floats.
+// Whether this processor has instructions that make 8-bit products faster than float products.
 bool has_kernel() {
 #if defined(__x86_64__)
   static const bool has = __builtin_cpu_supports("avx2");
@@ -244,7 +244,7 @@ bool runs_kernel(GemmFormat format, const at::Tensor& left_MK) {
          left_MK.size(1) < kMostSummed;
 }
 
-// In float.
+// Rounds the operands and multiplies in float.
 at::Tensor wide_product(GemmFormat format, const at::Tensor& left_MK, const at::Tensor& right_NK) {
 #if defined(__x86_64__)
   if (runs_kernel(format, left_MK)) {

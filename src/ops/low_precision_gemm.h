@@ -1,11 +1,11 @@
-// Matrix products of operands that are rounded to fewer bits first, and summed in more.
+// Matrix products with operands rounded to fewer bits, and sums in more bits.
 //
-// Each row that is summed over (of x, and of w as it lies or transposed) has one factor, its largest
-// magnitude over the format's: 127 of whole numbers of 8 bits, 448 of E4M3. Whole numbers are rounded up or
-// down by chance, in proportion to how near they are, so that no product is off in the mean; what decides is
-// a hash of the number and its place, so that the same operands give the same product. Rows that are not
-// finite make what they meet NaN. Without AVX2, and in shapes that a GPU's units don't
-// take, rounded operands are multiplied as floats, which changes nothing but time.
+// Each row along the summed dimension (of x, and of w as it lies or transposed) has one factor: its largest
+// magnitude over the format's maximum, 127 for 8-bit integers, 448 for E4M3. Integers use stochastic
+// rounding, so that products are unbiased. Its random number is a hash of the value and its place, so equal
+// operands give equal products. A row that is not finite makes all products with it NaN. Without AVX2, and
+// for shapes that a GPU's units don't take, rounded operands are multiplied as floats, which changes nothing
+// but time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,23 +15,23 @@
 
 namespace sluice::ops {
 
-// Whether the device computes such products by itself, not as floats: a GPU without units for floats of 8
-// bits does not. CPUs, on which formats are tried, count as if they did.
+// Whether the device computes such products natively and not as floats: a GPU without 8-bit float units does
+// not. CPUs, on which formats are tried out, count as native.
 bool multiplies(base::GemmFormat format, c10::Device device);
 
-// left·rightᵀ: left [M, K], right [N, K], either as a transposed view, to [M, N] in left's type. REQUIRES: a
-// narrow format.
+// left·rightᵀ: left [M, K], right [N, K], either may be a transposed view; returns [M, N] in left's type.
+// REQUIRES: a narrow format.
 at::Tensor low_precision_gemm(base::GemmFormat format, const at::Tensor& left_MK, const at::Tensor& right_NK);
 // sum += left·rightᵀ, in sum's type.
 void add_low_precision_gemm(base::GemmFormat format, const at::Tensor& sum_MN, const at::Tensor& left_MK,
                             const at::Tensor& right_NK);
 
-// Rows as whole numbers of 8 bits.
+// Rows as 8-bit integers.
 struct RowCodes {
-  at::Tensor code_RK;   // float, whole
+  at::Tensor code_RK;   // float, integral values
   at::Tensor factor_R;  // float
 };
-// By ATen's operators, on any device: what the CPU's own kernel computes.
+// By ATen's operators, on any device: the same codes as the CPU's own kernel.
 RowCodes row_codes(const at::Tensor& x_RK);
 
 }  // namespace sluice::ops

@@ -1,4 +1,4 @@
-// How much of one memory is held, and the most that ever was.
+// Accounts for one memory: the bytes held now, and the peak.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace sluice::ops {
 
-// Thread-safe: streams take and give back side by side.
+// Thread-safe: streams allocate and free concurrently.
 class MemoryAccount {
  public:
   void take(int64_t bytes) {
@@ -18,7 +18,7 @@ class MemoryAccount {
   }
   void give_back(int64_t bytes) { held_bytes_.fetch_sub(bytes); }
 
-  // Begins a new peak: what is held now. REQUIRES: nobody takes meanwhile.
+  // Begins a new peak at the bytes held now. REQUIRES: no allocation meanwhile.
   void reset_peak() { peak_bytes_.store(held_bytes_.load()); }
 
   int64_t held_bytes() const { return held_bytes_.load(); }

@@ -46,7 +46,7 @@ RmsNormGradient rms_norm_backward(const at::Tensor& dy_TH, const at::Tensor& x_T
 
 namespace {
 
-// Rows whose weight gradients are summed together: fixed, so that the sum's shape is too.
+// Rows whose weight gradients are summed together: fixed, so that the order of sums is fixed, too.
 constexpr int64_t kBlockRows = 64;
 constexpr int64_t kNormGrain = 16384;
 

@@ -1,4 +1,4 @@
-// Libraries that are only used on GPUs where they have proved right. Internal to src/ops.
+// Libraries that are used only on GPUs on which they passed a check. Internal to src/ops.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -10,14 +10,14 @@
 
 namespace sluice::ops {
 
-// Remembers what is wrong with something on each GPU; nothing is wrong where the words are empty.
+// Remembers the fault of something on each GPU; an empty fault means that the check passed.
 // Thread-safe.
 class ProvedOnGpu {
  public:
   using Find = std::function<std::string(const c10::Device&)>;
   explicit ProvedOnGpu(Find find) : find_(std::move(find)) {}
 
-  // Finds out at the first call for the GPU; `find` may throw what is wrong.
+  // Runs the check at the first call for the GPU; `find` returns the fault ("" if none) or throws it.
   bool on(const c10::Device& gpu) {
     const std::lock_guard lock(mutex_);
     const auto [known, is_new] = fault_by_gpu_.try_emplace(gpu.index());
@@ -31,7 +31,7 @@ class ProvedOnGpu {
     return known->second.empty();
   }
 
-  // For people: what is wrong on some GPU; "" while nothing is known to be.
+  // For people: the fault on some GPU; "" while none is known.
   std::string fault() {
     const std::lock_guard lock(mutex_);
     for (const auto& [gpu, fault] : fault_by_gpu_) {

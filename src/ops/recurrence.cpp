@@ -11,8 +11,8 @@
 namespace sluice::ops {
 namespace {
 
-// Value heads whose places and states, each chunk's twice, take no more than those of all would if rows were
-// in chunks of the usual size: those of whole key heads, or as many as divide one's. At least one.
+// Number of value heads processed at once. Their places and states (two per chunk) take at most the memory of
+// all heads with chunks of the usual size. Whole key heads, or a divisor of one's value heads; at least one.
 int64_t heads_at_once(const RecurrenceInput& input, const RecurrenceChunks& chunks) {
   const int64_t heads = input.v_THD.size(1), shared = heads / input.k_TGK.size(1);
   const int64_t keys = input.k_TGK.size(2), values = input.v_THD.size(2);
@@ -30,13 +30,13 @@ at::Tensor some(const at::Tensor& x, int64_t dimension, base::Interval of) {
   return x.defined() ? x.narrow(dimension, of.begin, of.size()) : x;
 }
 
-// Parts of heads side by side again.
+// Joins results of parts of the heads.
 class Parts {
  public:
   void add(const at::Tensor& part) {
     if (part.defined()) parts_.push_back(part);
   }
-  // To the last one, where that is of the same heads.
+  // Adds to the last part, if that has the same heads.
   void add(const at::Tensor& part, bool same) {
     if (same) {
       parts_.back().add_(part);

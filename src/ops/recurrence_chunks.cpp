@@ -10,8 +10,8 @@
 namespace sluice::ops {
 namespace {
 
-// The size that costs least: its places, and for each chunk as much as so many for the state that it updates.
-// At most a quarter more places than rows, which is what is counted on (model/recurrent_part.cpp).
+// The cheapest chunk size. Cost: one unit per place, and a constant per chunk for its state's update. At most
+// a quarter more places than rows may result, as model/recurrent_part.cpp assumes.
 int64_t best_chunk(const std::vector<int64_t>& lengths) {
   constexpr int64_t kSizes[] = {kUsualChunk, 32, 16, 8, 4, 2, 1};
   constexpr int64_t kStateRows = 48;

@@ -26,25 +26,25 @@
 namespace sluice::ops {
 namespace {
 
-// The smallest blocks of a chunk that decays by channel are taken in.
+// Rows of the smallest blocks into which a chunk is divided if it decays by channel.
 constexpr int64_t kBlock = 16;
 
 at::Tensor turned(const at::Tensor& x) { return x.transpose(-1, -2); }
 
-// exp(sum_i − sum_j) where j is not behind i; else 0. [B, C, C]
+// exp(sum_i − sum_j) if j <= i; else 0. [B, C, C]
 at::Tensor decays_between(const at::Tensor& sum_BC1) {
   const int64_t rows = sum_BC1.size(1);
   const at::Tensor behind_CC = at::ones({rows, rows}, sum_BC1.options().dtype(at::kBool)).triu(1);
   return (sum_BC1 - turned(sum_BC1)).masked_fill_(behind_CC, -INFINITY).exp_();
 }
 
-// Σ_k a_ik·b_jk·exp(sum_ik − sum_jk) over rows j that are not behind i. Decays by channel are two factors,
-// each taken from the first row of the block that i is in: of rows before that neither grows; of a block's
-// own the second does, so blocks are as large as decays allow. Where those of the smallest are too strong,
-// each pair of rows of one has its own.
+// Σ_k a_ik·b_jk·exp(sum_ik − sum_jk) over rows j <= i. Decays by channel are split into two factors, relative
+// to the first row of the block of i. For rows j before the block neither factor exceeds 1; for the block's
+// own rows the second does, so blocks are only as large as decays allow. If decays are too strong even for
+// the smallest blocks, each pair of rows within a block gets its own exponential.
 class Decayed {
  public:
-  // `between_BCC`: decays_between() of decays by head.
+  // `between_BCC`: decays_between() for decays by head.
   Decayed(const at::Tensor& sum_BCW, const at::Tensor& between_BCC) : sum_(sum_BCW), between_(between_BCC) {
     if (between_.defined() || !sum_.is_cpu()) return;
     for (const int64_t size : {rows(), kBlock}) {
@@ -74,7 +74,7 @@ class Decayed {
     return mild_ ? all_BCC.tril_() : all_BCC;
   }
 
-  // Adds what a gradient of the products, zero where j is behind i, gives their factors.
+  // Adds the gradients of a and b; the gradient of the products is zero for j > i.
   void backward(const at::Tensor& dproducts_BCC, const at::Tensor& a_BCK, const at::Tensor& b_BCK,
                 at::Tensor da_BCK, at::Tensor db_BCK) const {
     if (between_.defined()) {
@@ -114,7 +114,7 @@ class Decayed {
     for (int64_t begin = 0; begin < rows(); begin += block_)
       visit(base::Interval{begin, std::min(begin + block_, rows())});
   }
-  // Whether what decays of blocks grow to when they are undone is far from overflowing.
+  // Whether the inverse decays within blocks stay far from overflow.
   bool is_mild() const {
     const double most = sum_.scalar_type() == at::kDouble ? 300 : 40;
     bool mild = true;
@@ -124,7 +124,7 @@ class Decayed {
     });
     return mild;
   }
-  // The rows whose products with a block's are made of two factors.
+  // The rows whose products with a block's rows are computed from two factors.
   base::Interval factored(base::Interval late) const { return {0, mild_ ? late.end : late.begin}; }
   at::Tensor to_late(base::Interval late) const {
     return (part(sum_, late) - sum_.narrow(1, late.begin, 1)).exp_();
@@ -151,7 +151,7 @@ at::Tensor with_row_of_zeros(const at::Tensor& x_TX) {
   return at::cat({x_TX, at::zeros(one, x_TX.options())});
 }
 
-// Over channels where decays have none.
+// Sums over channels if decays are by head.
 at::Tensor as_decays(const at::Tensor& x_BCK, int64_t width) {
   return width == 1 ? x_BCK.sum(2, /*keepdim=*/true) : x_BCK;
 }
@@ -270,7 +270,7 @@ at::Tensor HeadsRecurrence::forward(const at::Tensor& begin_PHKD, at::Tensor* en
   return scattered(out_BCD);
 }
 
-// Columns of a state don't know of each other, so a state that begins as [0 | I] ends as [added |
+// Columns of a state are independent, so a state that begins as [0 | I] ends as [added |
 // transition].
 RecurrencePassage HeadsRecurrence::passage() const {
   const int64_t pieces = chunks_.pieces();
@@ -291,8 +291,8 @@ RecurrencePassage HeadsRecurrence::passage() const {
   return {both.narrow(3, 0, width_), both.narrow(3, width_, key_width_)};
 }
 
-// A chunk's rows backward: du of its updates, dr = inverseᵀ·du, and what its begin gets past and through
-// them.
+// Backward over chunks: du of the updates, dr = inverseᵀ·du, and the gradient of a chunk's initial state,
+// directly and through the rows.
 at::Tensor HeadsRecurrence::begin_gradient(const at::Tensor& dout_THD) const {
   const at::Tensor dout_BCD = gathered(dout_THD), dstate_SKD = states({}, width_);
   pass_back(dstate_SKD, at::bmm(turned(score_BCC), dout_BCD), {}, at::bmm(turned(q_BCK * in_BCW), dout_BCD));
@@ -302,13 +302,13 @@ at::Tensor HeadsRecurrence::begin_gradient(const at::Tensor& dout_THD) const {
 RecurrenceGradient HeadsRecurrence::backward(const at::Tensor& dout_THD, const at::Tensor& begin_PHKD,
                                              const at::Tensor& dend_PHKD) const {
   const at::Tensor dout_BCD = gathered(dout_THD);
-  // Forward again: what chunks begin with and what they add.
+  // Recompute forward: the chunks' initial states and their updates.
   at::Tensor state_BKD = at::empty({v_BCD.size(0), key_width_, width_}, v_BCD.options());
   const at::Tensor u_BCD = updates(v_BCD);
   pass(states(begin_PHKD, width_), u_BCD, state_BKD);
 
-  // Backward through states: the gradients of what u are the solution to, of what rows leave and of what of a
-  // state is left.
+  // Backward through states: gradients of the right sides solved for u, of left_BCK and of the decay of a
+  // chunk's state.
   at::Tensor dr_BCD = at::bmm(turned(score_BCC), dout_BCD);
   at::Tensor dstate_BKD = at::bmm(turned(q_BCK * in_BCW), dout_BCD);
   pass_back(states(dend_PHKD, width_), dr_BCD, dstate_BKD, dstate_BKD);
@@ -319,7 +319,7 @@ RecurrenceGradient HeadsRecurrence::backward(const at::Tensor& dout_THD, const a
 
   RecurrenceGradient gradient;
   const int64_t decays = sum_BCW.size(2);
-  // Through what rows take of states and leave them.
+  // Through the rows' reads of states and their additions to states.
   const at::Tensor dvalue_BCD = rated_ ? dr_BCD * rate_BC1 : dr_BCD;
   at::Tensor drate_BC1;
   if (rated_) {
@@ -340,7 +340,7 @@ RecurrenceGradient HeadsRecurrence::backward(const at::Tensor& dout_THD, const a
     dk_BCK.add_(dread_BCK);
   }
   state_BKD.reset();
-  // Through the decayed products of rows: what factors get is also what their decays do, a·da − b·db.
+  // Through the decayed products of rows: gradients of factors also give those of log decays, a·da − b·db.
   const Decayed decayed(sum_BCW, between_BCC);
   const auto through = [&](const at::Tensor& dproducts_BCC, const at::Tensor& a_BCK,
                            const at::Tensor& da_sum_BCK) {
@@ -365,7 +365,7 @@ RecurrenceGradient HeadsRecurrence::backward(const at::Tensor& dout_THD, const a
   gradient.dk_TGK = by_key_heads(dk_BCK);
   gradient.dv_THD = scattered(dvalue_BCD);
   if (rated_) gradient.drate_TH = scattered(drate_BC1).squeeze(2);
-  // A row's own decay is in its sum and in all behind it.
+  // A row's own decay is in its sum and in the sums of all rows behind it.
   const at::Tensor all_B1W = dsum_BCW.sum(1, /*keepdim=*/true);
   gradient.dlog_decay = scattered(all_B1W - dsum_BCW.cumsum(1) + dsum_BCW);
   if (decays == 1) gradient.dlog_decay = gradient.dlog_decay.squeeze(2);

@@ -1,15 +1,15 @@
-// ops/state_pass.h, and products of rows that decay by channel (ops/recurrence.h). All that a chunk needs of
-// another chunk is its state, so a block takes some columns of one head's states of a piece through all of
-// its chunks; what it reads of rows passes through shared memory a few keys at a time. Products of rows take
-// an exponential for each pair of rows and key, whatever the decays: as many as multiply-adds.
+// Kernels for ops/state_pass.h, and for products of rows that decay by channel (ops/recurrence.h). A chunk
+// needs only the state of another chunk, so a block takes some columns of one head's states through all
+// chunks of a piece. Row data pass through shared memory a few keys at a time. Products of rows take an
+// exponential for each pair of rows and key, whatever the decays: as many as multiply-adds.
 #include "ops/kernel_parts.h"
 
 namespace sluice::ops::kernels {
 namespace {
 
 constexpr int kRows = kMostChunkRows;
-constexpr int kKeys = 32;     // of a slice in shared memory
-constexpr int kColumns = 16;  // of states, of a block
+constexpr int kKeys = 32;     // keys per slice in shared memory
+constexpr int kColumns = 16;  // columns of states per block
 constexpr int kSteps = kThreads / kColumns;
 
 // Keys [first, first + kKeys) of x [rows, keys]; zeros where there are none.
@@ -36,10 +36,10 @@ __global__ void pass_states(StatePass pass) {
   for (int64_t i = 0; i < pass.levels; ++i) {
     const int64_t level = pass.back ? pass.levels - 1 - i : i;
     const int64_t begin = pass.level_begins[level], end = pass.level_begins[level + 1];
-    if (task >= (end - begin) * pass.heads) continue;  // all threads of the block
+    if (task >= (end - begin) * pass.heads) continue;  // skipped by all threads of the block
     const int64_t b = begin * pass.heads + task;
     float* const own = pass.rows + b * pass.chunk * pass.columns + column;
-    // What rows read of the state.
+    // Compute what rows read of the state.
     float sum[kRows / kSteps] = {};
     if (pass.read != nullptr) {
       for (int64_t first = 0; first < pass.keys; first += kKeys) {
@@ -62,7 +62,7 @@ __global__ void pass_states(StatePass pass) {
       if (is_row && pass.read != nullptr) own[row * pass.columns] = value;
     }
     __syncthreads();
-    // What the state is behind them.
+    // Compute the state behind the chunk.
     for (int64_t first = 0; first < pass.keys; first += kKeys) {
       if (pass.left != nullptr) {
         load_slice(pass.left + b * pass.chunk * pass.keys, pass.chunk, pass.keys, first, slice);
@@ -119,7 +119,7 @@ __global__ void decayed_products(DecayedProducts all) {
   }
 }
 
-// Of kKeys keys.
+// Each block computes kKeys keys.
 __global__ void decayed_products_backward(DecayedProducts all) {
   __shared__ float a[kRows][kKeys + 1];
   __shared__ float b[kRows][kKeys + 1];
@@ -138,7 +138,7 @@ __global__ void decayed_products_backward(DecayedProducts all) {
   }
   __syncthreads();
   const int key = static_cast<int>(threadIdx.x) % kKeys;
-  if (first + key >= all.keys) return;  // nothing is waited for behind this
+  if (first + key >= all.keys) return;  // no synchronization follows
   for (int row = static_cast<int>(threadIdx.x) / kKeys; row < all.rows; row += kThreads / kKeys) {
     float da = 0, db = 0;
     for (int early = 0; early <= row; ++early)

@@ -135,7 +135,7 @@ TEST_P(RecurrenceTest, IsItsDefinitionForwardAndBackward) {
     EXPECT_LT(error_of(gradient.drate_TH, gradients[5]), kTolerance) << "rate";
   }
 
-  // What pieces do to states that come later.
+  // Passages map states and gradients of pieces as forward and backward do.
   const RecurrencePassage there = recurrence.passage();
   RecurrencePassage back = there;
   back.added_PHKD = recurrence.begin_gradient(dout);
@@ -165,7 +165,7 @@ TEST_P(RecurrenceTest, ChunksOfAnySizeGiveTheSame) {
   EXPECT_LT(error_of(Recurrence(single, chosen).forward({}).to(at::kDouble), out), 1e-4);
 }
 
-// Of sequences so short that heads take turns, those of one key head too.
+// The sequences are so short that heads run one part after the other, also heads that share a key head.
 TEST(Recurrence, HeadsThatTakeTurnsGiveWhatAllGiveAtOnce) {
   at::manual_seed(3);
   const std::vector<int64_t> lengths(20, 2);
@@ -197,8 +197,8 @@ TEST(Recurrence, HeadsThatTakeTurnsGiveWhatAllGiveAtOnce) {
   }
 }
 
-// What flash-linear-attention's references make of the same (tests/parity/recurrence_parity.py), which
-// compute in single precision. SLUICE_RECURRENCES names another file of them.
+// Compares with flash-linear-attention's references (tests/parity/recurrence_parity.py), which compute in
+// single precision. SLUICE_RECURRENCES names another file of them.
 TEST(Recurrence, IsThatOfPublishedReferences) {
   const char* const named = std::getenv("SLUICE_RECURRENCES");
   const auto kept = std::filesystem::path(SLUICE_SOURCE_DIR) / "tests/data/parity/recurrences.json";

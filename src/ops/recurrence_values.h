@@ -1,4 +1,4 @@
-// What a recurrence takes and gives (ops/recurrence.h, which has the names).
+// Inputs and results of a recurrence (ops/recurrence.h has the names).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,19 +18,19 @@ struct RecurrenceInput {
   bool delta = false;
 };
 
-// Of an input's tensors, in float (double of double).
+// Gradients of an input's tensors, in float (double for double).
 struct RecurrenceGradient {
   at::Tensor dq_TGK, dk_TGK, dv_THD;
   at::Tensor dlog_decay;
-  at::Tensor drate_TH;  // undefined where the rate is
+  at::Tensor drate_TH;  // undefined if rate_TH is
 };
 
-// What pieces that are cut from longer sequences do to a state: end = transition·begin + added.
+// The map of a state through each piece cut from a longer sequence: end = transition·begin + added.
 struct RecurrencePassage {
   at::Tensor added_PHKD;
-  at::Tensor transition;  // [P, H, K, K], or of δ = 0, where it is diagonal, [P, H, K, 1]
+  at::Tensor transition;  // [P, H, K, K]; for δ = 0, a diagonal, [P, H, K, 1]
   at::Tensor of(const at::Tensor& begin_HKD, int64_t piece, base::Interval columns) const;
-  // Of a gradient on its way back, which `added` belongs to.
+  // Transports a gradient backward through a piece, `added` included.
   at::Tensor back_of(const at::Tensor& dend_HKD, int64_t piece, base::Interval columns) const;
 };
 

@@ -1,4 +1,4 @@
-// What RMSNorm gives (ops/norm.h).
+// Results of RMSNorm (ops/norm.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,7 +13,7 @@ struct RmsNorm {
 
 struct RmsNormGradient {
   at::Tensor dx_TH;
-  at::Tensor y_TH;  // the forward's result again, for weight gradients that want it as their input
+  at::Tensor y_TH;  // the forward's result again, as the input of weight gradients
 };
 
 }  // namespace sluice::ops

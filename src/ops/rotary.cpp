@@ -98,7 +98,7 @@ void rotate(const at::Tensor& x_TND, const RotaryTable& table, const at::Tensor&
   const int64_t dimension = x_TND.size(2);
   SLUICE_ASSERT(x_TND.stride(2) == 1 && x_TND.stride(1) == dimension, "heads must lie end to end in a row");
   if constexpr (gpu::kBuilt) {
-    // A row's heads lie end to end, so one row tells whether the values are of a type that the kernel takes.
+    // A row's heads are adjacent, so checking one row tells whether the kernel takes the values' type.
     const bool whole = 2 * table.cos_PD.size(1) == dimension;
     const bool takes = whole && x_TND.is_cuda() && x_TND.size(0) > 0 && gpu::can({x_TND.select(0, 0)});
     if (takes) return gpu::rotate(x_TND, table, position_T, rotation);

@@ -1,5 +1,5 @@
-// ops/rotary.h. Reads and writes each element once, bound by memory; the angles of a row are read by all its
-// heads and stay in the caches. A thread turns one vector of pairs.
+// The kernel of ops/rotary.h. Bound by memory: reads and writes each element once; all heads of a row read
+// its angles, which stay in the caches. A thread rotates one vector of pairs.
 #include "ops/kernel_parts.h"
 
 namespace sluice::ops::kernels {

@@ -1,4 +1,4 @@
-// What rotary embeddings turn by (ops/rotary.h).
+// The cosines and sines of rotary embeddings (ops/rotary.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>

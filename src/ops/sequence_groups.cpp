@@ -9,7 +9,7 @@ namespace {
 
 int64_t round_to(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-// The largest that is not more than `value`.
+// The largest power of four that is at most `value`.
 int64_t power_of_four(int64_t value) {
   const int digits = std::bit_width(static_cast<uint64_t>(value));
   return int64_t{1} << ((digits - 1) / 2 * 2);

@@ -13,7 +13,7 @@
 namespace sluice::ops {
 namespace {
 
-// Before SiLU, of every row that has a margin's width before it. [R − M, C]
+// The convolution before SiLU, for every row with a halo's width in front of it. [R − M, C]
 at::Tensor convolved(const HaloRows& rows, const at::Tensor& marginal_RC,
                      const ShortConvolution& convolution) {
   const at::Tensor wide_CW = convolution.w_CW.to(marginal_RC.scalar_type());
@@ -80,7 +80,7 @@ at::Tensor linear_convolution_backward(const HaloRows& rows, const at::Tensor& d
                                        const ShortConvolution& gradients) {
   const at::Tensor wide_CW = convolution.w_CW.to(marginal_RC.scalar_type());
   const int64_t count = rows.rows - rows.halo;
-  // Zero in margins, where nothing is asked for.
+  // Zero at halos' rows, whose outputs nobody uses.
   at::Tensor dconvolved_RC = at::zeros({count, dy_TC.size(1)}, marginal_RC.options());
   dconvolved_RC.index_copy_(0, rows.own_T - rows.halo, dy_TC);
   at::Tensor dx_RC = at::zeros_like(marginal_RC), dw_CW = gradients.w_CW, dbias_C = gradients.bias_C;

@@ -1,5 +1,5 @@
-// What the fused CPU kernels of this module share: vectorised functions, dispatch, and the choice between
-// a kernel and ATen's operators. Internal to src/ops.
+// Common parts of this module's fused CPU kernels: vectorised functions, dispatch, and the choice between a
+// kernel and ATen's operators. Internal to src/ops.
 //
 // Kernels are plain loops over rows. `#pragma omp simd` vectorises them, reductions included, without
 // giving up NaN or infinities elsewhere; SLUICE_SIMD compiles each kernel for AVX2 and for the base
@@ -65,12 +65,12 @@ template <int kDegree, int kTerm = 1, typename T>
   }
 }
 
-// e^x within an ulp, for float and double; inputs beyond ±87 (±708) are clamped, NaN stays NaN.
+// e^x within an ulp, for float and double. Inputs beyond ±87 (±708) are clamped, NaN stays NaN.
 //
-// x = n·ln 2 + r with n an integer and |r| <= ln(2)/2, so e^x = 2^n · e^r. Adding 1.5·2^m (m: mantissa bits)
-// rounds x/ln 2 to an integer and leaves n in the low mantissa bits, from where a shift moves it into the
-// exponent. ln 2 is subtracted in two parts whose first has so few bits that n times it is exact. The
-// series' remainder is below half an ulp at the degrees used.
+// With n an integer and |r| <= ln(2)/2, x = n·ln 2 + r, so e^x = 2^n · e^r. Adding 1.5·2^m (m: mantissa bits)
+// rounds x/ln 2 to an integer and leaves n in the low mantissa bits; a shift moves it into the exponent.
+// Subtracting ln 2 takes two parts, of which the first has so few bits that n times it is exact. The series'
+// remainder is below half an ulp at the degrees used.
 template <typename T>
 [[gnu::always_inline]] inline T vector_exp(T x) {
   constexpr bool kSingle = sizeof(T) == 4;
@@ -97,7 +97,7 @@ template <typename T>
   return T(1) / (T(1) + vector_exp(-x));
 }
 
-// tanh within a few ulps: (1 − e^-2|x|) / (1 + e^-2|x|), and where that would cancel the series up to x^11.
+// tanh within a few ulps: (1 − e^-2|x|) / (1 + e^-2|x|), or the series up to x^11 where that would cancel.
 template <typename T>
 [[gnu::always_inline]] inline T vector_tanh(T x) {
   constexpr T kSmall = sizeof(T) == 4 ? T(0.25) : T(0.05);

@@ -21,7 +21,7 @@ bool dense(const StatePass& pass) {
                              [](const at::Tensor* each) { return !each->defined() || is_dense_cpu(*each); });
 }
 
-// state = end∘state + added, of a state [K, X] and ends of its rows or one for all; came = what it was.
+// state = end∘state + added, for a state [K, X] and one end per row or one for all; came = the old state.
 template <bool kAdds, bool kTells, typename T>
 SLUICE_SIMD void advance(T* state, const T* end, int64_t ends, const T* added, T* came, int64_t keys,
                          int64_t columns) {
@@ -36,7 +36,7 @@ SLUICE_SIMD void advance(T* state, const T* end, int64_t ends, const T* added, T
   }
 }
 
-// A head of a piece is a task: what it works on stays in a core's cache from chunk to chunk.
+// A head of a piece is a task: its state stays in a core's cache from chunk to chunk.
 template <typename T>
 void pass_on_cpu(const StatePass& pass) {
   const int64_t heads = pass.heads, keys = pass.state_SKX.size(1), columns = pass.state_SKX.size(2);

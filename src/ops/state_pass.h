@@ -1,7 +1,7 @@
-// How states go from chunk to chunk of a recurrence (ops/recurrence.h), forward or backward: what is left to
-// be done one chunk after the other, once all that lies within chunks is made.
+// Passes states from chunk to chunk of a recurrence (ops/recurrence.h), forward or backward: the sequential
+// part, which remains after all work within chunks.
 //
-// Names as there: B = N·H, of chunk n and head h the one at n·H + h; S = P·H likewise of pieces in the order
+// Names as there: B = N·H, chunk n and head h have index n·H + h; S = P·H likewise, with pieces in the order
 // of their chunks; X columns.
 #pragma once
 
@@ -11,7 +11,7 @@ namespace sluice::ops {
 
 void pass_states(const StatePass& pass);
 
-// The same by ATen's operators, on any device: what pass_states() is tested against.
+// The same by ATen's operators, on any device: the reference in tests of pass_states().
 namespace aten {
 void pass_states(const StatePass& pass);
 }

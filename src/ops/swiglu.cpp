@@ -1,6 +1,6 @@
 // T: rows, F: width, G = 2F: gate and up side by side.
 //
-// a = silu(g)·u with silu(g) = g·σ(g) and silu'(g) = σ(g)·(1 + g·(1 - σ(g))):
+// With silu(g) = g·σ(g), silu'(g) = σ(g)·(1 + g·(1 - σ(g))). Gradients of a = silu(g)·u:
 //   dg = da · u · silu'(g),    du = da · silu(g).
 #include "ops/swiglu.h"
 

@@ -1,5 +1,5 @@
-// ops/swiglu.h. Forward reads 2 and writes 1 element for each of the result's, backward reads 3 and writes 3;
-// both are bound by memory. A thread works on one vector of gate and up.
+// The kernels of ops/swiglu.h, bound by memory. Per element of the result, forward reads 2 elements and
+// writes 1; backward reads 3 and writes 3. A thread computes one vector of gate and up.
 #include "ops/kernel_parts.h"
 
 namespace sluice::ops::kernels {

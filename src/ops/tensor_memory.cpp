@@ -17,9 +17,9 @@ namespace sluice::ops {
 
 namespace {
 
-// Passes every request on and books what the heap really gave for it. A block's context is its data and its
-// size is the heap's to tell, as c10's raw_allocate and raw_deallocate require: oneDNN calls them for its
-// BF16 products.
+// Forwards every request and counts the bytes that the heap really gave. A block's context is its data
+// pointer, and the heap knows its size, as c10's raw_allocate and raw_deallocate require: oneDNN calls them
+// for its BF16 products.
 class CountingAllocator final : public c10::Allocator {
  public:
   // REQUIRES: `under` takes its blocks from malloc and gives them back by its raw deleter, as c10's own does.
@@ -56,7 +56,7 @@ CountingAllocator*& host_allocator() {
   return allocator;
 }
 
-// A raw deleter knows nothing but the block.
+// A raw deleter gets nothing but the block.
 void CountingAllocator::give_back(void* data) {
   CountingAllocator& allocator = *host_allocator();
   allocator.account_.give_back(heap_bytes(data));
@@ -64,8 +64,8 @@ void CountingAllocator::give_back(void* data) {
 }
 
 #ifdef SLUICE_CUDA
-// Blocks that no tensor uses any more, but that a stream has yet to finish with, count: nobody else can have
-// them.
+// Active blocks include those that no tensor uses any more but that a stream has yet to finish with: they are
+// not available to others.
 c10::CachingAllocator::Stat active(c10::Device device) {
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device.index());
   return stats.active_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)];

@@ -90,7 +90,7 @@ TEST_F(TensorMemory, PeakIsTheMostThatTensorsHeld) {
   EXPECT_EQ(held(), 0);
 }
 
-// On processors with BF16 instructions oneDNN does these, and takes its buffers raw.
+// On processors with BF16 instructions, oneDNN computes these and allocates raw buffers.
 TEST_F(TensorMemory, ProductsOfEveryTypeRun) {
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf, at::kFloat, at::kDouble}) {
     const at::Tensor product = at::mm(at::ones({64, 128}, type), at::ones({128, 96}, type));

@@ -17,7 +17,7 @@ constexpr double kBeta = 0.5, kEps = -1e-6;
 
 at::Tensor wide(const at::Tensor& x) { return x.to(accumulator_type(x)); }
 
-// The factor of b.
+// The function that is multiplied by b.
 at::Tensor below(const at::Tensor& x) { return at::expm1(at::clamp_max(x, kEps)) - x; }
 
 }  // namespace
