@@ -1,9 +1,9 @@
-// What each seed and rule of packing and search is worth: mean step time without it over that with all, on
-// batches of real lengths, and the planning time that it takes.
+// The value of each seed and rule of packing and search, on batches of real lengths: mean step time without
+// it over that with all. The table also has the planning time that each takes. Usage:
 //
 //   ablation_bench [DATA_FOLDER [BATCHES [GPUS [CANDIDATES [TOKENS]]]]]
 //
-// CANDIDATES: a folder of strategies as planner_bench keeps them. TOKENS: of a batch, where that is not the
+// CANDIDATES: a folder of strategies as planner_bench keeps them. TOKENS: size of a batch, if not the
 // cluster's: some seeds are for batches of few sequences.
 #include <algorithm>
 #include <array>
@@ -26,7 +26,7 @@ using namespace sluice;
 
 constexpr size_t kSeeds = plan::kSeedNames.size();
 
-// Sums over a case's batches: with all, then without each.
+// Sums over a case's batches: with all seeds and rules, then without each.
 struct Line {
   std::string name;
   std::array<double, kSeeds + 1> step_ns{};

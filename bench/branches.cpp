@@ -1,9 +1,9 @@
-// What computing a prompt once for its answers is worth to updates, by costs alone, as a table in Markdown;
+// The gain in updates from computing a prompt once for its answers, by costs alone, as a table in Markdown.
 // bench/record.py branches writes it.
 //
-// Of every mini-batch the plan whose graph the clock times: answers one by one, all answers to a prompt
-// together, and as many as a run would choose. Strategies are the same for all, proposed for texts of both
-// kinds.
+// For each mini-batch, the clock times the graph of the plan: answers one by one, all answers to a prompt
+// together, and as many together as a run would choose. Strategies are the same for all, proposed for
+// sequences of both kinds.
 //
 //   branches_bench [MODEL …]
 #include <cmath>

@@ -1,5 +1,5 @@
-// The cases that planning is measured on: models, clusters, lengths of documents, with one lane a pipeline,
-// with up to eight, and with the default options, and their candidate strategies.
+// Planning benchmark cases: models, clusters and document lengths, with one lane per pipeline, with up to
+// eight lanes and with the default options; and their candidate strategies.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace sluice::bench {
 
 inline constexpr int64_t kContextTokens = 32'768;
 inline constexpr int kCandidates = 8;
-inline constexpr int kAllLanes = 0;  // as by default: those of all ranks, which may share parameters
+inline constexpr int kAllLanes = 0;  // the default: lanes of all ranks, which may share parameters
 inline constexpr int kLanes[] = {1, 8, kAllLanes};  // most lanes of a pipeline
 
 struct Machine {
@@ -46,7 +46,7 @@ inline std::vector<strategy::Sequence> draw(const std::vector<int64_t>& lengths,
   return batch;
 }
 
-// A shipped calibration by its name, or a model's shape on H100s.
+// A shipped calibration by name, or a model's shape on H100s.
 inline cost::CostModel cost_of(const std::string& shape, int gpus) {
   const std::vector<std::string> shipped = cost::shipped_names();
   if (std::find(shipped.begin(), shipped.end(), shape) != shipped.end()) {
@@ -84,7 +84,7 @@ inline Timed timed(const plan::Planner& planner, int64_t step,
 struct Case {
   std::string shape;
   Machine machine;
-  std::string corpus;  // of the lengths
+  std::string corpus;  // the corpus that gives the lengths
   int max_cp = 1;
   std::vector<int64_t> lengths;
   std::string kept;  // a folder of candidates; empty: none are kept
@@ -110,7 +110,7 @@ inline std::vector<Case> cases(const std::string& folder, const std::string& kep
   return all;
 }
 
-// Empty where no strategy holds the context.
+// Empty if no strategy holds the context.
 inline std::vector<strategy::Strategy> proposed(const Case& of, const cost::CostModel& cost) {
   plan::ProposalOptions options{.world_size = of.machine.gpus, .context_length = kContextTokens};
   options.max_strategies = kCandidates;
@@ -121,7 +121,7 @@ inline std::vector<strategy::Strategy> proposed(const Case& of, const cost::Cost
   return proposals ? plan::strategies_of(*proposals) : std::vector<strategy::Strategy>{};
 }
 
-// As kept, or proposed and kept.
+// Reads the kept candidates, or proposes and keeps them.
 inline std::vector<strategy::Strategy> candidates_of(const Case& of) {
   const cost::CostModel cost = cost_of(of.shape, of.machine.gpus);
   if (of.kept.empty()) return proposed(of, cost);

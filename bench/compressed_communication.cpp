@@ -1,12 +1,12 @@
-// What fewer bits of gradients between nodes are worth, by analytic costs alone, as a table in Markdown;
-// bench/record.py wire writes it.
+// The gain from sending gradients between nodes with fewer bits, by analytic costs alone, as a table in
+// Markdown. bench/record.py wire writes it.
 //
-// Of each model, number of GPUs and speed between nodes: whole steps, by the clock, of data parallelism whose
-// replicas are nodes (parameters shared inside each, pulled and pushed between them) and of the strategy that
-// planning would take instead, one copy over all lanes; with what travels as it is and by each codec. The
-// time of coding is in it, as cost/analytic.h assumes it.
+// Whole steps are timed by the clock for each model, number of GPUs and speed between nodes, with each codec
+// and without. One strategy is data parallelism with nodes as replicas: parameters are shared inside a node,
+// pulled and pushed between nodes. The other one is what planning would choose instead, one copy over all
+// lanes. Times include coding, as cost/analytic.h assumes it.
 //
-// And, for SDP4Bit's claim, what its sharded data parallelism is: each GPU a replica of a model of 6.7B
+// SDP4Bit's claim is compared with its sharded data parallelism: each GPU is a replica of a model of 6.7B
 // parameters, of which it owns a part, on sequences of one length.
 //
 //   compressed_communication_bench [LENGTHS]
@@ -41,7 +41,7 @@ struct Setting {
 };
 constexpr Setting kSettings[] = {{"llama-7b", 64}, {"llama-7b", 128}, {"llama-32b", 64}, {"llama-32b", 128}};
 
-// Of 6.7B parameters, too, if not GPT's.
+// Another model of 6.7B parameters in place of GPT's.
 constexpr Setting kSharded{"llama-7b", 128, "a800x8"};
 constexpr int64_t kShardedLength = 2048;
 constexpr int64_t kSequencesOfGpu[] = {1, 4};
@@ -53,7 +53,7 @@ struct Column {
 };
 constexpr strategy::LevelCodecs kNarrow{Codec::kBFloat16, Codec::kBFloat16}, kOf8{Codec::kInt8, Codec::kInt8},
     kOf8And4{Codec::kInt8, Codec::kInt4};
-// Of replicas, what is pushed and pulled; of shared parameters, what is summed and gathered.
+// Codecs of pushes and pulls for replicas, of sums and gathers for shared parameters.
 constexpr Column kReplicas[] = {
     {"as they are", {}},
     {"push bfloat16", {.push = kNarrow, .sums = kNarrow}},
@@ -83,7 +83,7 @@ std::vector<std::vector<int64_t>> batches_of(const std::vector<int64_t>& lengths
       lengths, {.tokens_per_step = ranks * kTokensOfRank, .batches = kBatches, .seed = 11});
 }
 
-// The mean step; what is planned does not depend on the codec.
+// The mean step. Plans do not depend on the codec.
 double step_ms(const std::vector<strategy::StepPlan>& plans, const cost::CostModel& cost, int ranks) {
   const model::ParameterTable table = model::parameter_table(cost.options().shape, cost.program());
   double sum = 0;
@@ -105,7 +105,7 @@ plan::Planner planner_of(const cost::CostModel& cost, int ranks, std::vector<str
   return plan::Planner({.world_size = ranks, .candidates = std::move(candidates)}, cost);
 }
 
-// Each planned for what travels, which takes memory, too.
+// Each codec gets its own plans, because codecs take memory, too.
 template <size_t kCount>
 void print_columns(const Column (&columns)[kCount], const std::string& strategy,
                    const std::vector<std::vector<int64_t>>& batches, const cost::CostModel& cost, int ranks) {

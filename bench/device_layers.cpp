@@ -1,14 +1,14 @@
 // Decoder layers and the head on one GPU in BF16: time and causal MFU of a training step and of each of its
-// parts, on packed lengths of real corpora and on single lengths from 4K to 128K. Lines of JSON;
-// bench/device_layers.py times the same layers in PyTorch and prints the same lines.
+// parts. Loads are packed lengths of real corpora, and single lengths from 4K to 128K. The output is lines of
+// JSON, as those of bench/device_layers.py, which times the same layers in PyTorch. Usage:
 //
 //   device_layers_bench [--model 8b] [--layers 4] [--tokens 16384] [--data bench/data] [--only LOAD]
 //
-// Causal MFU is FLOPs ÷ time ÷ the GPU's dense BF16 peak, with every product counted once, as 2 FLOPs for
-// each multiplication, and attention for the pairs that the causal mask leaves:
+// Causal MFU is FLOPs ÷ time ÷ the GPU's dense BF16 peak. Every product counts once, as 2 FLOPs for each
+// multiplication, and attention counts the pairs that the causal mask leaves:
 //   layer forward:  2·T·(H·(Q + 2·K) + Q·H + 3·H·F) + 4·Q·Σ l·(l+1)/2     head forward: 2·T·H·V
-// over T tokens in sequences of l, hidden H, query width Q, key width K, FFN width F, vocabulary V; a
-// backward counts twice its forward. Recomputation inside attention's backward does not count.
+// Here T tokens are in sequences of l, with hidden H, query width Q, key width K, FFN width F and vocabulary
+// V. A backward counts twice its forward. Recomputation inside attention's backward does not count.
 #include <cstdio>
 #include <cstdlib>
 
@@ -48,7 +48,7 @@ namespace sluice {
 namespace {
 
 constexpr double kPeakFlops = 989e12;  // H100 and H200 SXM, dense BF16
-constexpr double kBudgetMs = 400;      // aimed at for each part
+constexpr double kBudgetMs = 400;      // target time for each part
 constexpr int kLeastRepetitions = 3;
 constexpr int kMostRepetitions = 20;
 
@@ -95,7 +95,7 @@ std::vector<Load> all_loads(const std::string& data, int64_t tokens) {
   return loads;
 }
 
-// Bytes a second that the GPU's memory moves at most, by its data sheet: two transfers a clock.
+// Peak bandwidth of the GPU's memory in bytes per second, by its data sheet: two transfers per clock.
 double memory_bandwidth() {
   int kilohertz = 0, bits = 0;
   cudaDeviceGetAttribute(&kilohertz, cudaDevAttrMemoryClockRate, kGpu.index());
@@ -108,7 +108,7 @@ struct Times {
   double spread_ms = 0;  // between the quartiles
 };
 
-// GPU times of `repetitions` turns of `work` on the current stream, one behind the other.
+// GPU times of `repetitions` calls of `work` on the current stream, one after the other.
 std::vector<double> turns_ms(const std::function<void()>& work, int repetitions) {
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream().stream();
   std::vector<cudaEvent_t> events(static_cast<size_t>(repetitions) + 1);
@@ -130,7 +130,7 @@ std::vector<double> turns_ms(const std::function<void()>& work, int repetitions)
 }
 
 Times time(const std::function<void()>& work) {
-  work();  // warms allocator and libraries up
+  work();  // warms up allocator and libraries
   const double once_ms = turns_ms(work, 1).front();
   const int repetitions = static_cast<int>(kBudgetMs / std::max(1e-3, once_ms));
   std::vector<double> times = turns_ms(work, std::clamp(repetitions, kLeastRepetitions, kMostRepetitions));
@@ -138,7 +138,7 @@ Times time(const std::function<void()>& work) {
   return {times[times.size() / 2], times[times.size() * 3 / 4] - times[times.size() / 4]};
 }
 
-// A model's layers on one load, and how its parts are timed.
+// A model's layers on one load, and the timing of their parts.
 class LayerBench {
  public:
   LayerBench(std::string model, const model::Shape& shape, const Load& load)
@@ -220,7 +220,7 @@ class LayerBench {
   }
   double forward_flops() const { return product_flops() + attention_flops(); }
 
-  // `bytes`: that the part must move at least.
+  // `bytes`: the part must move at least so many.
   void print(const std::string& part, double flops, double bytes, Times times, int64_t peak_bytes = 0) const {
     base::Json line{{"system", "sluice"},
                     {"model", model_},
@@ -310,7 +310,7 @@ class LayerBench {
           time([&] { ops::rotate(rotating, rotary, layout_.position_T, ops::Rotation::kForward); }));
   }
 
-  // Beside the products of embedding and head; logits of as many rows as a chunk of 1 GiB has.
+  // The model's ends, beside products of embedding and head; logits for as many rows as a chunk of 1 GiB has.
   void run_ends() {
     const at::Tensor table = at::randn({shape_.vocab, shape_.hidden}, kNarrow), dx = random(shape_.hidden);
     const at::Tensor sum = at::zeros(table.sizes(), kNarrow.dtype(at::kFloat));
@@ -331,7 +331,7 @@ class LayerBench {
           }));
   }
 
-  // The link's copies and sums of slices, of 1 GiB that lies in pieces of a job each.
+  // Copies and sums of slices in a transfer, over 1 GiB in pieces of one job each.
   void run_link() {
     constexpr int64_t kBytes = int64_t{1} << 30, kTerms = 4, kJobs = kBytes / runtime::kJobBytes;
     constexpr int64_t kJobElements = runtime::kJobBytes / 4;
@@ -366,7 +366,7 @@ class LayerBench {
     return there;
   }
 
-  // The optimiser, on as many parameters as a rank owns of 8B over 64.
+  // The optimiser, on as many parameters as a rank owns of 8B parameters over 64 ranks.
   void run_update() {
     constexpr int64_t kParameters = 125'000'000;
     std::vector<at::Tensor> of(4);
@@ -396,7 +396,7 @@ class LayerBench {
   layers::Targets targets_;
 };
 
-// The operations that kernels of ours do, against ATen's in FP64 on the CPU.
+// Compares our kernels' operations with ATen's in FP64 on the CPU.
 bool answers_are_right() {
   const auto close = [](const at::Tensor& actual, const at::Tensor& expected) {
     const at::Tensor wide = actual.cpu().to(at::kDouble);

@@ -1,9 +1,9 @@
-// What it is worth to know that devices differ, by analytic costs alone, as a table in Markdown;
+// The gain from planning for devices of different speeds, by analytic costs alone, as a table in Markdown.
 // bench/record.py kinds writes it.
 //
-// Of each model and cluster: strategies of which each pipeline lies on one kind of device, and whole steps by
-// the clock as they are planned; as they would be planned were all devices alike, on the devices as they are;
-// and on the fastest kind's nodes alone.
+// Strategies for each model and cluster keep each pipeline on one kind of device. Whole steps are timed by
+// the clock: as planned; as planned for equal devices but run on the real ones; and on the fastest kind's
+// nodes alone.
 //
 //   device_types_bench [LENGTHS]
 #include <cstdio>
@@ -27,7 +27,7 @@ using namespace sluice;
 constexpr int64_t kContextTokens = 16'384;
 constexpr int64_t kTokensOfRank = 4096;
 constexpr int kBatches = 4;
-constexpr int kTenths = 9;  // of a device's memory
+constexpr int kTenths = 9;  // tenths of a device's memory
 
 constexpr const char* kModels[] = {"llama-7b", "llama-13b", "llama-32b"};
 constexpr const char* kClusters[] = {"4x h100x8 + 4x a800x8", "2x h100x8 + 6x a800x8",
@@ -52,7 +52,7 @@ session::PlanningTask task_of(const cost::CostModel& cost, int ranks, std::vecto
           .devices = std::move(devices)};
 }
 
-// The mean step on these devices, whatever it was planned for.
+// The mean step on these devices. The plans may be made for other devices.
 double step_ms(const plan::Planner& planner, const std::vector<std::vector<int64_t>>& batches, int ranks,
                const std::vector<strategy::Device>& devices) {
   const cost::CostModel& cost = planner.cost();
@@ -88,7 +88,7 @@ void print_row(const char* model, const char* name, const std::vector<int64_t>& 
   for (strategy::Device& device : alike) device.slowdown_percent = 100;
   const double known = step_ms(planner, batches, ranks, devices),
                even = step_ms(with_devices(planner, alike), batches, ranks, devices);
-  // All of the batch, on the fastest nodes, which stand first.
+  // The whole batch on the fastest nodes, which come first.
   int fast = 0;
   for (const strategy::Device& device : devices) fast += device.slowdown_percent == 100 ? 1 : 0;
   const std::vector<strategy::Device> fastest(devices.begin(), devices.begin() + fast);

@@ -1,9 +1,9 @@
-// What moving data exposes, by formulas alone, as tables in Markdown; bench/record.py exchanges writes them.
+// The time that moving data exposes, by formulas alone, as tables in Markdown (bench/record.py exchanges).
 //
-// First what exchanging keys and values, heads, both, or queries exposes of one layer's forward, in
-// microseconds, by the analytic costs of nodes of eight GPUs with TP 1: a sequence alone on its lanes, which
-// begin with a node. In brackets the forward and backward together. "-": there are fewer heads than lanes, or
-// no runs to nest. Then what a pass whose lanes share parameters takes over its computation.
+// The first table has the microseconds that exchanging keys and values, heads, both, or queries exposes in a
+// layer's forward; in brackets, forward and backward. Costs are analytic, for nodes of eight GPUs with TP 1;
+// a sequence is alone on its lanes, which begin with a node. "-": fewer heads than lanes, or no runs to nest.
+// The second table has the time of a pass whose lanes share parameters, over its computing time.
 //
 //   exchanges_bench
 #include <algorithm>
@@ -79,16 +79,16 @@ void print(const Setting& setting) {
   std::printf("\n");
 }
 
-// Layers whose parameters eight lanes of a node hold together.
+// Layers whose parameters are shared by the eight lanes of a node.
 struct Gathered {
   const char* name;
   double flops_per_s;     // attained
-  double bytes_per_s;     // of a gather or a scatter
-  double gradient_bytes;  // of one element, as it is summed
+  double bytes_per_s;     // per all-gather or reduce-scatter
+  double gradient_bytes;  // per element, as summed
   int64_t kept = 1;       // blocks that stay at hand from the forward to the backward
 };
 
-// Time of a pass over that of its computation.
+// The time of a pass over the time of its computation.
 double over_computing(const Gathered& setting, int64_t tokens) {
   constexpr int64_t kLayers = 60;
   constexpr double kParameters = 0.52e9;

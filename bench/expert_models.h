@@ -1,4 +1,4 @@
-// Published mixtures of experts, and what they cost on clusters of GPUs, as benchmarks plan them.
+// Published mixtures of experts, and their costs on clusters of GPUs, for planning benchmarks.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace sluice::bench {
 
-// As the published config.json files say, where it decides costs.
+// Values of the published config.json files, as far as they influence costs.
 inline constexpr const char* kMixtral = R"({"model_type": "mixtral", "architectures": ["MixtralForCausalLM"],
   "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
   "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 32000, "num_local_experts": 8,
@@ -38,7 +38,7 @@ inline constexpr const char* kDeepSeek =
   "rms_norm_eps": 1e-6, "rope_theta": 10000, "hidden_act": "silu", "max_position_embeddings": 163840,
   "tie_word_embeddings": false})";
 
-// By the analytic costs, on so many ranks of a cluster's kind, with gradients between lanes in BF16.
+// Analytic costs on `ranks` ranks of this kind of cluster, with gradients between lanes in BF16.
 inline cost::CostModel::Options expert_costs(const char* config, const char* cluster_name, int ranks) {
   const strategy::Cluster cluster = strategy::cluster_preset(cluster_name, ranks / 8);
   const model::Shape shape =

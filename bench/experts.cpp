@@ -1,11 +1,11 @@
-// What mixtures of experts take on clusters of GPUs, as plans of the analytic costs say, as a table in
-// Markdown; bench/record.py experts writes it.
+// The steps of mixtures of experts on clusters of GPUs, planned and timed by analytic costs, as a table in
+// Markdown. bench/record.py experts writes it.
 //
-// Of each model, cluster and number of tokens a rank: the step of what planning proposes, on batches that the
-// proposal did not see, over the work alone, evenly shared; the strategy that most batches take; what a rank
-// has at hand of gathered parameters and of waves; the same schemes with every expert gathered (E = 1), and
-// with rows that travel before and behind products instead of beside them; and the steps of rivals, the best
-// of their layouts by enumeration, over ours. Steps are whole ones, by the clock.
+// A row is a model, a cluster and a number of tokens per rank. The step of the proposed strategies, on fresh
+// batches, stands over the evenly shared work alone. Then come the strategy of most batches, and a rank's
+// memory for gathered parameters and waves. The last columns are relative to our step. They are: every expert
+// gathered (E = 1), rows that travel before and after products instead of beside them, and rivals with their
+// best layouts by enumeration. Steps are whole ones, by the clock.
 //
 //   experts_bench [LENGTHS]
 #include <algorithm>
@@ -37,9 +37,9 @@ using namespace sluice;
 
 constexpr int64_t kContextTokens = 32'768;
 constexpr int kFreshBatches = 8;
-constexpr int kRivalBatches = 12;  // that rivals are tuned on
-constexpr int kManyRanks = 512;    // of which enumerating layouts takes long: few batches
-constexpr int kMostRanks = 512;    // that rivals' layouts are enumerated of
+constexpr int kRivalBatches = 12;  // used to tune rivals
+constexpr int kManyRanks = 512;    // from here on enumerating layouts is slow: few batches
+constexpr int kMostRanks = 512;    // limit for enumerating rivals' layouts
 constexpr int kFewBatches = 4;
 
 struct Setting {
@@ -84,7 +84,7 @@ Steps steps_of(const plan::Planner& planner, const std::vector<std::vector<int64
   return steps;
 }
 
-// What one rank would take for a batch that needs no memory, over the ranks.
+// The time of one rank for a batch, without memory limits, divided by the number of ranks.
 double alone_ns(const std::vector<std::vector<int64_t>>& batches, const cost::CostModel& cost, int ranks) {
   double sum = 0;
   const cost::Quadratic times = cost.stage_times({}, 0);
@@ -96,7 +96,7 @@ double alone_ns(const std::vector<std::vector<int64_t>>& batches, const cost::Co
   return sum / static_cast<double>(batches.size()) / ranks;
 }
 
-// The mean step of the planner's work by other costs; 0: it does not fit.
+// The planner's mean step under other costs; 0: it does not fit.
 double mean_ns(plan::PlannerOptions options, const cost::CostModel& cost,
                const std::vector<std::vector<int64_t>>& batches) {
   options.step_overhead = {};
@@ -107,7 +107,7 @@ double mean_ns(plan::PlannerOptions options, const cost::CostModel& cost,
   }
 }
 
-// Of what was proposed, with every expert gathered.
+// The mean step of the proposed strategies with every expert gathered.
 double gathering_ns(const plan::Planner& planner, const std::vector<std::vector<int64_t>>& batches) {
   plan::PlannerOptions options = planner.options();
   for (strategy::Strategy& candidate : options.candidates) {
@@ -116,7 +116,7 @@ double gathering_ns(const plan::Planner& planner, const std::vector<std::vector<
   return mean_ns(std::move(options), planner.cost(), batches);
 }
 
-// Where no product hides travel.
+// The mean step if no product hides travel.
 double waiting_ns(const plan::Planner& planner, const std::vector<std::vector<int64_t>>& batches) {
   cost::CostModel::Options costs = planner.cost().options();
   costs.fsdp_traits.dispatch_waits = true;

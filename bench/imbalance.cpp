@@ -1,11 +1,11 @@
-// What routers that visit experts unevenly cost where lanes divide experts, as experts lie in order, are
-// placed by the visits of earlier steps, and have seats to spare; as tables in Markdown. bench/record.py
-// imbalance writes it.
+// The cost of uneven routing if lanes divide experts, as tables in Markdown. Experts lie in order, are placed
+// by the token counts of earlier steps, or have spare expert slots as well. The tables are written by
+// bench/record.py imbalance.
 //
-// Eight made-up workloads, each on three files of lengths. Batches are planned as ever; what each document's
-// tokens visit is drawn by its workload. Experts are placed anew every kPlaceEvery steps, a few steps behind,
-// as in training. A pass waits in each layer for the lane with most visits; steps are by the clock, over
-// steps in which every lane of a group has as many.
+// There are eight made-up workloads, each on three files of lengths. Batches are planned as usual; a workload
+// draws the token-to-expert assignments of each document. Experts are placed anew every kPlaceEvery steps, a
+// few steps behind, as in training. In each layer, a pass waits for the lane with the most assignments. Step
+// times by the clock are relative to steps in which every lane of a group has as many.
 //
 //   imbalance_bench
 #include <algorithm>
@@ -35,24 +35,24 @@
 namespace {
 
 using namespace sluice;
-using Shares = std::vector<double>;  // by expert
+using Shares = std::vector<double>;  // one share per expert
 
 constexpr int kRanks = 64;
 constexpr int kExpertLanes = 16;
 constexpr int64_t kContextTokens = 32'768;
 constexpr int64_t kTokensARank = 8'192;
-constexpr int kLayers = 3;  // looked at
+constexpr int kLayers = 3;  // number of layers that are simulated
 constexpr int kSteps = 40;
 constexpr int kPlaceEvery = 10;
-constexpr int kBehind = 4;         // steps that are planned before counts are in
-constexpr int kSampledRows = 400;  // of a step and layer, whose experts are drawn one by one
+constexpr int kBehind = 4;         // steps that are planned before counts arrive
+constexpr int kSampledRows = 400;  // rows per step and layer whose experts are drawn one by one
 
 struct Workload {
   const char* name;
   const char* text;
   double power = 0;       // shares by Zipf's law
   double hot = 0;         // share of one expert
-  double hot_eighth = 0;  // of an eighth of them
+  double hot_eighth = 0;  // share of an eighth of the experts
   int shift_every = 0;    // steps after which each expert has its neighbour's share
   int turn_every = 0;     // steps after which shares are dealt anew
   double topic = 1;       // factor of a document's own quarter of the experts
@@ -77,7 +77,7 @@ std::vector<size_t> shuffled(size_t count, uint64_t seed) {
   return all;
 }
 
-// Of a document's visits in a layer.
+// A document's shares of the experts in a layer.
 Shares shares_of(const Workload& workload, size_t experts, uint64_t layer, int step, int64_t document) {
   const uint64_t turn = workload.turn_every > 0 ? static_cast<uint64_t>(step / workload.turn_every) : 0;
   const size_t shift = workload.shift_every > 0 ? static_cast<size_t>(step / workload.shift_every) : 0;
@@ -103,7 +103,7 @@ Shares shares_of(const Workload& workload, size_t experts, uint64_t layer, int s
   return shares;
 }
 
-// Drawn for so many visits, by the normal law.
+// Adds `visits` assignments drawn by the normal approximation.
 void add_visits(const Shares& shares, int64_t visits, base::Rng& rng, std::vector<int64_t>& to) {
   for (size_t expert = 0; expert < shares.size(); ++expert) {
     const double mean = static_cast<double>(visits) * shares[expert];
@@ -114,7 +114,7 @@ void add_visits(const Shares& shares, int64_t visits, base::Rng& rng, std::vecto
   }
 }
 
-// The experts of one row: those with the highest of perturbed logarithms (Gumbel).
+// The experts of one row: those with the highest perturbed logarithms (Gumbel-max).
 std::vector<size_t> chosen(const Shares& shares, int64_t count, base::Rng& rng) {
   std::vector<std::pair<double, size_t>> scores;
   for (size_t expert = 0; expert < shares.size(); ++expert) {
@@ -128,7 +128,7 @@ std::vector<size_t> chosen(const Shares& shares, int64_t count, base::Rng& rng) 
   return experts;
 }
 
-// Ways for experts to lie.
+// Ways of placing experts.
 struct Way {
   int spare = 0;
   bool placed = true;
@@ -138,11 +138,11 @@ constexpr Way kWays[] = {
     {.placed = false}, {}, {.spare = 1}, {.spare = 2}, {.together = true}};  // as the table's columns
 constexpr size_t kWayCount = std::size(kWays);
 
-// What came of one workload, by way.
+// The results of one workload, by way.
 struct Outcome {
   std::array<double, kWayCount>
       busiest{};                          // visits of the slowest lane over those of a lane if all have alike
-  std::array<double, kWayCount> lanes{};  // that a row visits
+  std::array<double, kWayCount> lanes{};  // lanes that a row travels to
 };
 
 class Trial {
@@ -215,7 +215,7 @@ class Trial {
     for (size_t way = 0; way < kWayCount; ++way) outcome_.busiest[way] += static_cast<double>(slowest[way]);
   }
 
-  // A row of some document, the longer the likelier.
+  // Draws a row of some document, with probability proportional to the document's length.
   void run_row(const strategy::StepPlan& plan, const std::vector<Shares>& of_sequence, int layer, int step,
                base::Rng& rng) {
     int64_t token = rng.between(0, plan.tokens() - 1);
@@ -288,7 +288,7 @@ plan::Planner planner_of(cost::CostModel cost) {
   return {std::move(options), std::move(cost)};
 }
 
-// The first steps' batches, planned and timed by the clock with that imbalance and so many seats to spare.
+// The first steps' batches, planned and timed by the clock with this imbalance and so many spare slots.
 double mean_step_ns(const std::vector<strategy::StepPlan>& plans, cost::CostModel::Options options,
                     double busiest, int spare) {
   options.expert_imbalance_percent[kExpertLanes] = static_cast<int>(std::lround(100 * busiest));

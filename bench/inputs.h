@@ -1,4 +1,4 @@
-// What the planning benchmarks read: lengths, and what they run on.
+// Inputs of the planning benchmarks: lengths, and a description of the machine.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace sluice::bench {
 
-// One length a line, brought into [shortest, longest] tokens. InputError when there is none.
+// Reads one length per line, clamped to [shortest, longest] tokens. InputError if there is none.
 inline std::vector<int64_t> read_lengths(const std::string& path, int64_t shortest = 0,
                                          int64_t longest = std::numeric_limits<int64_t>::max()) {
   std::ifstream file(path);

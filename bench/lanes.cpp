@@ -1,6 +1,6 @@
 // One pipeline of many lanes: planning time (CPU time of its one thread), and its makespan over the proved
-// lower bound, beside the reference planners on the same lanes and static CP on as many ranks, all timed by
-// the same schedule and the same costs. In brackets the busiest lane's work over the mean. Plans are
+// lower bound. Compared with reference planners on the same lanes and with static CP on as many ranks, all
+// timed by the same schedule and costs. Numbers in brackets: the busiest lane's work over the mean. Plans are
 // validated and re-scored before they count.
 //
 //   lanes_bench [DATA_FOLDER [REPEATS]]
@@ -33,7 +33,7 @@ constexpr int kRanks = 512;
 constexpr int64_t kLongestTokens = 131'072;
 constexpr int kWarmUps = 2;
 
-// CPU time of this thread: what else runs on the machine counts little.
+// CPU time of this thread, on which other processes have little influence.
 double cpu_ms() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -51,7 +51,7 @@ cost::CostModel cost_of_machine() {
                                                 memory, degrees, cluster.gpus_per_node));
 }
 
-// `stretch` times as long as in the file.
+// Lengths drawn from the file, times `stretch`.
 std::vector<int64_t> draw(const std::vector<int64_t>& lengths, int64_t stretch, int count, base::Rng& rng) {
   std::vector<int64_t> batch;
   for (int i = 0; i < count; ++i) {
@@ -61,7 +61,7 @@ std::vector<int64_t> draw(const std::vector<int64_t>& lengths, int64_t stretch, 
   return batch;
 }
 
-// 80 % of up to 4K tokens, 19 % of up to 64K and 1 % of up to 128K, each class with 1/x from its lower end.
+// 80 % up to 4K tokens, 19 % up to 64K and 1 % up to 128K, each class with density 1/x from its lower end.
 std::vector<int64_t> draw_long_tailed(int count, base::Rng& rng) {
   std::vector<int64_t> batch;
   for (int i = 0; i < count; ++i) {
@@ -82,7 +82,7 @@ std::vector<strategy::Sequence> sequences_of(const std::vector<int64_t>& lengths
   return sequences;
 }
 
-// The plan's estimate is the time of its schedules. Returns the busy time of the busiest lane over the mean.
+// Checks that the plan's estimate is its schedule's time. Returns the busiest lane's busy time over the mean.
 double check(const strategy::StepPlan& plan, const cost::CostModel& cost) {
   strategy::validate(plan, kRanks);
   int64_t makespan_ns = 0;
@@ -112,8 +112,8 @@ double check(const strategy::StepPlan& plan, const cost::CostModel& cost) {
   return static_cast<double>(busiest_ns) * static_cast<double>(lanes) / static_cast<double>(sum_ns);
 }
 
-// Of the only pipeline, over the bound: the work of its busiest stage on the mean lane, and the makespan were
-// a lane's memory unlimited. The rest is what order and memory cost.
+// For the only pipeline, relative to the bound: the busiest stage's work on the mean lane, and the makespan
+// with unlimited memory per lane. The rest is the cost of order and memory.
 std::pair<double, double> losses(const strategy::StepPlan& plan, const cost::CostModel& cost) {
   schedule::PipelineLoad load = schedule::pipeline_load(plan.pipelines.front(), cost, kRanks);
   std::vector<int64_t> busy_ns(static_cast<size_t>(load.stages), 0);
@@ -130,7 +130,7 @@ std::pair<double, double> losses(const strategy::StepPlan& plan, const cost::Cos
           static_cast<double>(schedule::schedule_pipeline(load).makespan_ns) / bound_ns};
 }
 
-// Every sequence on as many lanes as the longest asks for, or twice as many, and so on: the best.
+// Every sequence takes as many lanes as the longest needs, or twice as many, and so on: the best of these.
 strategy::StepPlan static_plan(const strategy::Scheme& scheme, const std::vector<int64_t>& lengths,
                                const cost::CostModel& cost) {
   std::optional<strategy::StepPlan> best;
@@ -146,7 +146,7 @@ strategy::StepPlan static_plan(const strategy::Scheme& scheme, const std::vector
   return std::move(*best);
 }
 
-// Median and most CPU time of planning.
+// Median and maximum CPU time of planning.
 template <typename Plan>
 std::pair<double, double> time_ms(const Plan& plan, int repeats) {
   std::vector<double> times_ms;
@@ -193,7 +193,7 @@ void run(const std::string& name, const strategy::Scheme& scheme, const std::vec
   std::fflush(stdout);
 }
 
-// What one sequence keeps all lanes of its ring busy, by how many they are.
+// Lane-seconds of one sequence, by the number of lanes in its ring.
 void print_lane_seconds(const strategy::Scheme& scheme, const cost::CostModel& cost) {
   const plan::SchemeCost priced(scheme, cost, kRanks);
   const std::vector<int> counts = {1, 2, 4, 8, 9, 12, 16, 32, 64, 128};
@@ -211,7 +211,7 @@ void print_lane_seconds(const strategy::Scheme& scheme, const cost::CostModel& c
   std::printf("\n");
 }
 
-// How long a sequence takes at least through all stages and back, by the lanes of its ring.
+// The least time of a sequence through all stages and back, by the number of lanes in its ring.
 void print_paths(const strategy::Scheme& scheme, const cost::CostModel& cost) {
   const plan::SchemeCost priced(scheme, cost, kRanks);
   std::printf("A lane of %s holds %lld tokens. Seconds through all stages and back, by lanes:\n\n| tokens |",

@@ -1,7 +1,7 @@
-// Loading a checkpoint by 1, 2 and 4 readers at once, each its own part: a run that resumes on other numbers
-// of ranks than saved. Files are dropped from the page cache before each; values are compared with what was
-// written. `read` is what the disk gave, in multiples of the checkpoint: 1 when nobody reads what is
-// another's.
+// Loading a checkpoint by 1, 2 and 4 readers at once, each its own part, as when a run resumes on another
+// number of ranks. Files are dropped from the page cache before each load; values are compared with the
+// written ones. The column `read` has the bytes from the disk in multiples of the checkpoint: 1 if no reader
+// reads parts of others.
 //
 //   loading_bench [GB [FOLDER]]      2, the system's folder for temporary files
 #include <fcntl.h>
@@ -45,10 +45,10 @@ model::Shape shape_of(double bytes) {
   return shape;
 }
 
-// Of every bucket, in all states: element e is e modulo a prime, exact in a float.
+// The value of element e in every bucket and state: e modulo a prime, exact in a float.
 float value_of(int64_t element) { return static_cast<float>(element % 16'777'213); }
 
-// Ranks one after the other, as if each were a process.
+// Saves for ranks one after the other, as if each were a process.
 fs::path save(const fs::path& root, const model::Shape& shape, int writers) {
   const model::ParameterTable table = model::parameter_table(shape);
   int64_t longest = 0;
@@ -89,7 +89,7 @@ int64_t bytes_from_disk() {
   return 0;
 }
 
-// What rank `rank` of `readers` does when it resumes.
+// Loads as rank `rank` of `readers` does when it resumes.
 void load(const fs::path& directory, const model::ParameterTable& table, int readers, int rank) {
   checkpoint::Checkpoint checkpoint(directory);
   std::vector<base::Interval> owned;

@@ -1,5 +1,5 @@
-// What a long prompt takes on a node of GPUs, by costs alone, as a table in Markdown; bench/record.py
-// long_prompts writes it: one GPU, lanes that have its cache between them, and TP.
+// The time of a long prompt on a node of GPUs, by costs alone, as a table in Markdown: one GPU, lanes that
+// divide its KV cache, and TP. The table is written by bench/record.py long_prompts.
 //
 //   long_prompts_bench [MODEL …]
 #include <cstdio>

@@ -1,5 +1,5 @@
-// Products in 8 bits on this CPU: how fast they are, whether what plans count of them is what layers take,
-// and what their rounding adds to gradients, beside what the measure by which layers are chosen says of it.
+// 8-bit products on this CPU: their speed, whether plans predict the time of layers, and the noise that
+// rounding adds to gradients, beside the prediction of the measure by which layers are chosen.
 #include "session/low_precision_gemms.h"
 
 #include <ATen/ATen.h>
@@ -35,7 +35,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Of functions that take turns, the medians of their times in milliseconds.
+// Median times in milliseconds of functions that run alternately.
 std::vector<double> times_ms(const std::vector<std::function<void()>>& functions) {
   std::vector<std::vector<double>> times(functions.size());
   for (const auto& function : functions) function();
@@ -96,7 +96,7 @@ class Model {
   }
 
   int64_t layers() const { return shape_.layers; }
-  // All gradients as one.
+  // All gradients, concatenated.
   at::Tensor gradient(const std::vector<int>& narrow, layers::GemmErrors* errors = nullptr) {
     run(narrow, errors);
     return at::cat(gradients_);
@@ -139,8 +139,8 @@ std::vector<int> first(int64_t count) {
   return layers;
 }
 
-// A run's own probe of one rank, of which a step's cells are made; layers in 8 bits are told from its
-// figures.
+// Predicts steps with some layers in 8 bits from a run's own probe of one rank, and compares them with
+// measured steps.
 void print_prediction() {
   constexpr int64_t kLayers = 8, kTokens = 1024;
   Model model(shape_of(kLayers), kTokens);
@@ -189,7 +189,7 @@ double rank_correlation(const std::vector<double>& one, const std::vector<double
   return 1 - 6 * squares / (count * (count * count - 1));
 }
 
-// Of the gradient's difference to the exact one, the square over the gradient's own.
+// Relative noise: the squared difference from the exact gradient, over the square of the gradient.
 void print_noise() {
   constexpr int64_t kLayers = 12;
   Model model(shape_of(kLayers), 512);

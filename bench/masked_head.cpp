@@ -1,7 +1,7 @@
-// What the head takes of a batch where few rows have a loss: 4,096 rows of a model 512 wide with 32,768 ids,
-// on one rank of this machine. The losses are compared with those of the same rows among others first.
-// Processor time and bytes of tensors, beside a batch where every row has a loss.
-//
+// The cost of the head for a batch in which few rows have a loss: 4,096 rows of a model 512 wide with
+// 32,768 ids, on one rank of this machine. First, losses are compared with those of the same rows in a
+// full batch. Prints processor time and bytes of tensors, beside a batch in which every row has a
+// loss.
 //   masked_head_bench [REPEATS]     5 repeats, behind one to warm up; 0 compares the losses alone
 #include <ATen/ATen.h>
 

@@ -1,5 +1,5 @@
-// What memory policies save and cost on one rank of this machine: peak bytes and step time of eight layers on
-// 4,096 tokens, in sequences of 512. Losses are compared first.
+// Savings and costs of memory policies on one rank of this machine: peak bytes and step time of eight layers
+// on 4,096 tokens, in sequences of 512. Losses are compared first.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

@@ -1,6 +1,6 @@
-// Planning time, gap to the proved bound, and ours against the published algorithms, in one run, without a
-// GPU: the published calibrations of 7B, 13B and 32B models on A800s, and analytic costs on nodes of eight
-// H100, with batches of real lengths, with one lane a pipeline, with up to eight, and with the default
+// Planning time, gap to the proved bound, and our planner against the published algorithms, in one run
+// without a GPU. Costs are the published calibrations of 7B, 13B and 32B models on A800s, and analytic costs
+// on nodes of eight H100. Batches have real lengths; pipelines have one lane, up to eight, or the default
 // options. Times are processor time of the planning thread.
 //
 //   planner_bench [DATA_FOLDER [BATCHES [MODEL [GPUS [LANES [CANDIDATES]]]]]]
@@ -25,7 +25,7 @@ namespace {
 
 using namespace sluice;
 
-// The answer is checked before it counts: a valid plan whose estimate is its schedule's.
+// Checks a plan before it counts: it is valid, and its estimate is its schedule's time.
 void check(const strategy::StepPlan& plan, const cost::CostModel& cost, int gpus) {
   strategy::validate(plan, gpus);
   int64_t last_ns = 0;
@@ -62,7 +62,7 @@ void run(const bench::Case& of, int batches) {
     return;
   }
   const plan::Planner ours(options, cost);
-  std::vector<plan::Planner> papers;  // by tie rule; they know no lanes
+  std::vector<plan::Planner> papers;  // by tie rule; without lanes
   if (of.max_cp == 1) {
     for (const published::TieRule rule : {published::TieRule::kFirst, published::TieRule::kOwnLoad}) {
       options.method = published::paper({.dispatch = {.tie_rule = rule}});
@@ -95,7 +95,7 @@ void run(const bench::Case& of, int batches) {
   std::fflush(stdout);
 }
 
-// Whether an argument, where it is given, is this or all.
+// Whether an argument is missing, "all" or `of`.
 bool asked(int argc, char** argv, int at, const std::string& of) {
   return argc <= at || argv[at] == std::string("all") || argv[at] == of;
 }

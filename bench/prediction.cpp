@@ -1,5 +1,5 @@
-// Predicted against measured step time: probes this machine, trains a few steps under each strategy in real
-// processes, and prints both, step by step kind of node.
+// Predicted against measured step time: probes this machine and trains a few steps under each strategy in
+// real processes. Both times are printed, step by step and by kind of node. Usage:
 //
 //   prediction_bench [STEPS [RANKS]]   starts its own ranks; one line a strategy, then its nodes
 //
@@ -81,8 +81,8 @@ runtime::StepTokens tokens_of(const strategy::StepPlan& plan, int world_size, in
   return step;
 }
 
-// One strategy's steps: what was predicted and measured, in nanoseconds, by step; by kind over all steps and
-// members (compute: of this rank).
+// One strategy's steps: predicted and measured nanoseconds, by step; by kind over all steps and members
+// (compute: this rank's alone).
 struct Record {
   std::vector<double> predicted, measured, span;
   std::array<double, kKinds> predicted_of{}, measured_of{};
@@ -110,7 +110,7 @@ class RankBench {
     runtime::Engine engine(table_, strategies_, *transport_, runtime::make_executor(c10::kCPU, {}), options);
     runtime::initialize(engine.store(), 7);
     std::vector<Record> records(strategies_.size());
-    // Probes and steps take turns, so that a machine whose load drifts is compared with itself.
+    // Probes and steps alternate, so that a machine whose load drifts is compared with itself.
     for (int step = 0; step < steps_ + kWarmUpSteps; ++step) {
       const cost::CostModel cost(probe().options);
       for (size_t s = 0; s < strategies_.size(); ++s) train(engine, cost, s, step, records[s]);

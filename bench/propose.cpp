@@ -1,13 +1,13 @@
-// The proposal of strategies: processor time, how little the seed matters, how near it comes to a much longer
-// search, and what it gains over the best static strategy and over the paper's proposal, dispatch and
-// packing, under the published calibrations. Proposals are compared on batches that none of them saw, planned
-// as training would plan them.
+// The proposal of strategies: processor time, influence of the seed, and gap to a much longer search.
+// Also its gain over the best static strategy and over the paper's proposal, dispatch and packing, under
+// the published calibrations. Proposals are compared on fresh batches, planned as training would plan
+// them.
 //
 //   propose_bench [DATA_FOLDER [SEEDS [FRESH [CALIBRATION [GPUS]]]]]
 //   propose_bench time [DATA_FOLDER [COSTS [GPUS]]]
 //
-// DATA_FOLDER: bench/data; FRESH batches judge SEEDS proposals; without CALIBRATION and GPUS all. The second
-// times proposals as commands make them, from reading the lengths on, up to 65,536 GPUs.
+// DATA_FOLDER: bench/data; FRESH batches judge SEEDS proposals; without CALIBRATION and GPUS all are run. The
+// second form times proposals as commands make them, including the reading of lengths, up to 65,536 GPUs.
 #include "plan/propose.h"
 
 #include <sys/resource.h>
@@ -37,9 +37,9 @@ using namespace sluice;
 
 constexpr int64_t kContextTokens = 32'768;
 constexpr uint64_t kFreshSeed = 1'000'003;
-constexpr int kLongSearch = 12;  // times the starting points and plans, on four times the batches
+constexpr int kLongSearch = 12;  // factor of the starting points and plans, on four times as many batches
 constexpr int kSampleBatches = 48;
-constexpr int kMostPaperGpus = 1024;  // that the paper's way of proposing is timed for
+constexpr int kMostPaperGpus = 1024;  // limit for timing the paper's proposal
 
 struct Machine {
   int gpus;
@@ -60,7 +60,7 @@ class Case {
         name_(name),
         lengths_(lengths),
         cost_(cost::shipped(calibration).options) {
-    // Not stratified: with one batch a stratum there is nothing to choose from.
+    // Not stratified: one batch per stratum would leave no choice.
     fresh_ = plan::stratified_batches(lengths, {.tokens_per_step = machine.batch_tokens,
                                                 .batches = fresh,
                                                 .drawn_tokens_millions = 0,
@@ -107,7 +107,7 @@ class Case {
   std::vector<plan::Proposal> propose(const plan::ProposalOptions& options) const {
     return plan::propose(options, cost_).or_throw();
   }
-  // On the fresh batches.
+  // The mean step on the fresh batches.
   double mean_ns(const std::vector<plan::Proposal>& proposals,
                  std::shared_ptr<const plan::Method> method = plan::ours()) const {
     const plan::PlannerOptions options{
@@ -144,7 +144,7 @@ double peak_gib() {
   return static_cast<double>(usage.ru_maxrss) / (1 << 20);
 }
 
-// What costs come from: a shipped fit, or the analytic model of a shape on H100.
+// Sources of costs: a shipped fit, or the analytic model of a shape on H100.
 struct Costs {
   const char* name;
   session::PlanningOptions options;
@@ -180,7 +180,7 @@ void time_proposals(const std::string& folder, const std::string& costs, int gpu
       const double lanes_s = proposing_seconds(options, {});
       std::printf("| %s | %d | %lld | %.1f | %.1f | ", of.name, machine.gpus,
                   static_cast<long long>(machine.batch_tokens), without_s, lanes_s);
-      // Its trials grow with sequences times pipelines.
+      // The time of its trials grows with sequences times pipelines.
       if (machine.gpus <= kMostPaperGpus) {
         std::printf("%.1f", proposing_seconds(
                                 options, {.method = published::paper(

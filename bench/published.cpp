@@ -1,6 +1,6 @@
-// Steps that others published beside the same steps by the analytic prices (data/published/steps.csv), and
-// the stage times of the shipped fits of A800 beside the same stages. None of it is fitted except a800-7b and
-// a800-32b (tools/device_rates.py).
+// Published step times beside the same steps by analytic costs (data/published/steps.csv), and the stage
+// times of the shipped A800 fits beside analytic ones. No cost is fitted to these except a800-7b and a800-32b
+// (tools/device_rates.py).
 //
 //   published_bench [STEPS_CSV]
 #include <algorithm>
@@ -29,7 +29,7 @@ namespace {
 using namespace sluice;
 
 constexpr int64_t kLengths[] = {4096, 8192, 16384, 32768};
-constexpr double kPeakFlopsPerNs = 312e3;  // that MEMO's share is of
+constexpr double kPeakFlopsPerNs = 312e3;  // the peak to which MEMO's MFU refers
 
 // A line of the file, by its header's names.
 using Row = std::map<std::string, std::string>;
@@ -62,13 +62,13 @@ strategy::Cluster cluster_of(const Row& row) {
   constexpr int kNodeGpus = 8;
   strategy::Cluster cluster =
       strategy::cluster_preset(row.at("cluster"), std::max(1, whole(row, "gpus") / kNodeGpus));
-  cluster.name = row.at("device");  // whose kernels it runs
+  cluster.name = row.at("device");  // kernel speeds of this device
   cluster.flops_per_ns *= number(row, "flops_share");
   cluster.device_bytes_per_ns *= number(row, "memory_share");
   return cluster;
 }
 
-// On devices whose memory holds anything: the rows ran.
+// Costs on devices with unlimited memory, because the published runs did fit.
 cost::CostModel cost_of(const Row& row) {
   const strategy::Cluster cluster = cluster_of(row);
   const cost::AnalyticMemory memory{.device_bytes = int64_t{1} << 44, .element_bytes = 2};
@@ -84,7 +84,7 @@ cost::CostModel cost_of(const Row& row) {
   return cost::CostModel(std::move(options));
 }
 
-// The whole step by the clock, as FSDP with rings runs it; MEMO's parameters are whole on each rank.
+// The whole step by the clock, as FSDP with rings runs it. With MEMO, each rank holds all parameters.
 double step_ns(const Row& row) {
   const int gpus = whole(row, "gpus");
   const study::Sharding sharding =
@@ -106,7 +106,7 @@ double step_ns(const Row& row) {
       graph::build(plan, table, cost, gpus, {.disabled_passes = {"verify"}}).makespan_ns);
 }
 
-// Nanoseconds of a step that attains what was published.
+// Nanoseconds of a step with the published throughput.
 double published_ns(const Row& row) {
   const double value = number(row, "value"), length = number(row, "length"), gpus = number(row, "gpus");
   const std::string& micro_batch = row.at("unit");
@@ -141,7 +141,7 @@ void print_steps(const std::vector<Row>& rows, std::vector<Error>& errors) {
   }
 }
 
-// Errors at the stages that a shipped fit of A800 has, with TP inside a node.
+// Errors at the stages in a shipped A800 fit, with TP inside a node.
 std::vector<double> fit_errors(const std::string& size) {
   const cost::CostModel fit(cost::shipped("a800-" + size).options);
   const strategy::Cluster cluster = strategy::cluster_preset("a800x8", 1);
@@ -153,7 +153,7 @@ std::vector<double> fit_errors(const std::string& size) {
   for (const auto& [scheme, row] : fit.options().scheme_times) {
     if (row.derived || scheme.first > cluster.gpus_per_node) continue;
     const strategy::Scheme of{.tp = scheme.first, .pp = scheme.second};
-    // A published row stands for any stage: the middle one has no end of the model.
+    // A published row stands for any stage; the middle one has neither embedding nor head.
     for (const int64_t length : kLengths) {
       const std::vector<int64_t> lengths = {length};
       const auto ours = static_cast<double>(analytic.stage_times(of, of.pp / 2).of_sequences(lengths));

@@ -1,6 +1,6 @@
-// What a recurrent layer's operator takes on this machine, forward and backward, as tables in Markdown;
-// bench/record.py recurrence writes them. By rows of a chunk, beside the size that is chosen; and over
-// matrix products of as many multiply-adds on as many threads, side by side.
+// The time of a recurrent layer's operator on this machine, forward and backward, as tables in Markdown:
+// bench/record.py recurrence writes them. One table is by rows of a chunk, beside the chosen size. The other
+// divides by matrix products of as many multiply-adds on as many threads.
 //
 //   recurrence_bench
 #include "ops/recurrence.h"
@@ -47,7 +47,7 @@ ops::RecurrenceInput input_of(const Load& load) {
           at::sigmoid(random({rows, kHeads})), load.delta};
 }
 
-// The least of several rounds of each, which take turns; milliseconds.
+// The least of several rounds, in which functions alternate; milliseconds.
 std::vector<double> milliseconds(const std::vector<std::function<void()>>& all) {
   std::vector<double> least(all.size(), 1e30);
   for (int round = 0; round <= kRounds; ++round) {
@@ -70,7 +70,7 @@ std::function<void()> pass_of(const Load& load, int64_t chunk) {
   };
 }
 
-// Three products of so many multiply-adds, as a matrix has forward and backward.
+// Three products of so many multiply-adds, as forward and backward of a matrix have.
 std::function<void()> products_of(int64_t rows) {
   model::Shape shape = model::named_shape("llama-7b");
   shape.recurrent = {.key_heads = kHeads,

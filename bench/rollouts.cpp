@@ -1,10 +1,10 @@
-// What an iteration of reinforcement learning takes on a cluster one may not have, by costs alone, as tables
+// The time of a reinforcement learning iteration on a cluster that need not exist, by costs alone, as tables
 // in Markdown; bench/record.py rollouts writes them.
 //
-// An iteration says responses of heavy-tailed lengths, brings parameters to where they are said, and trains
-// on the responses in mini-batches. Saying: every layout, one text after the other by the scheduler that
-// runs. Updates: this planner's, and the best fixed layout of the systems that verl trains with, by one
-// clock.
+// An iteration generates responses of heavy-tailed lengths, moves parameters to the generating layout, and
+// trains on the responses in mini-batches. Generation tries every layout and simulates sequences with the
+// scheduler that serves. Updates are planned by this planner, and by the best fixed layout of the systems
+// with which verl trains, by one clock.
 //
 //   rollouts_bench [MODEL …]
 #include <cmath>
@@ -26,9 +26,9 @@ using namespace sluice;
 
 constexpr int kGpus = 64, kGpusPerNode = 8, kSamples = 16, kUpdates = 16;
 constexpr int64_t kPrompt = 512;
-constexpr double kCacheShare = 0.5;  // of a device's memory, beside what it owns
+constexpr double kCacheShare = 0.5;  // share of a device's memory after its owned parameters
 
-// Lengths of responses: lognormal, cut where a rollout is.
+// Distribution of response lengths: log-normal, cut at the rollout's limit.
 struct Tail {
   const char* name;
   int responses;
@@ -72,7 +72,7 @@ session::PlanningInputs inputs_of(const std::string& model,
 
 double seconds(int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
-// Of all updates of a rollout; NaN where the system can't.
+// Seconds of all updates of a rollout; NaN if the system can't run them.
 double updates_s(const study::SystemResult& result) {
   if (result.run.steps.empty()) return std::nan("");
   double sum = 0;
@@ -80,9 +80,9 @@ double updates_s(const study::SystemResult& result) {
   return sum;
 }
 
-// As HybridFlow's engine brings parameters that TP ranks of a node train with to groups of fewer of them:
-// each gathers what the others of its group have (Sheng et al., 2025, table 2: (t·p − t_g·p_g) ÷
-// (t_g·p_g·t·p) of the model).
+// Resharding as in HybridFlow's engine, from parameters divided by TP over a node to groups of fewer TP
+// ranks. Each rank gathers the others' parts of its group (Sheng et al., 2025, table 2): (t·p − t_g·p_g) ÷
+// (t_g·p_g·t·p) of the model.
 int64_t reshard_ns(const cost::CostModel& cost, const strategy::Scheme& scheme) {
   const int64_t trained = inference::parameter_bytes(cost, {.tp = kGpusPerNode});
   const int64_t held = inference::parameter_bytes(cost, scheme);
@@ -108,7 +108,7 @@ void print_tail(const std::string& model, const Tail& tail) {
       "| saying on | bring parameters, ms | as HybridFlow, ms | say, s | over the best | put off |\n"
       "|---|---:|---:|---:|---:|---:|\n");
   for (const inference::GenerationLayout& layout : layouts) {
-    if (layout.scheme.pp > 1) continue;  // stages wait for each other here: never the best of these
+    if (layout.scheme.pp > 1) continue;  // stages wait for each other here: never the best
     std::printf("| %s | %.0f | %.0f | %.1f | %.2f | %s |\n", to_text(layout.strategy()).c_str(),
                 1e3 * seconds(layout.pull_ns), 1e3 * seconds(reshard_ns(cost, layout.scheme)),
                 seconds(layout.generation_ns),

@@ -1,5 +1,5 @@
-// What travels under each schedule of rows (strategy/row_schedule.h), and what of it lanes wait for where
-// they share a switch and where each pair has a link of its own, as tables in Markdown; bench/record.py
+// Traffic under each schedule of rows (strategy/row_schedule.h), as tables in Markdown. The tables also have
+// the part that lanes wait for, if they share a switch or if each pair has its own link. bench/record.py
 // row_schedules writes them. Schedules are walked step by step, hop by hop; nothing is timed.
 //
 //   row_schedules_bench
@@ -18,7 +18,7 @@ namespace {
 using sluice::strategy::RowSchedule;
 using Rows = RowSchedule::Rows;
 
-// Of a row, in bytes.
+// Bytes of one row.
 struct Model {
   const char* name;
   double heads, key_heads, dimensions = 128, element = 2, statistic = 4;
@@ -52,8 +52,8 @@ const std::vector<Schedule>& schedules() {
 
 enum class Links : uint8_t { kSwitch, kMesh };
 
-// A switch: what a lane sends shares one way to it, what it receives the other. A mesh: each pair has its
-// part of both, as wide together.
+// A switch: a lane has one way to it for all it sends, and one for all it receives. A mesh: each pair of
+// lanes has an equal part of both, with the same total width.
 class Traffic {
  public:
   explicit Traffic(int lanes) : lanes_(lanes) {}
@@ -84,7 +84,7 @@ class Traffic {
   std::map<int, double> sent_, received_;
 };
 
-// What is under way in each step: hops that set out in it, and returns of the one before. Of a row a lane.
+// Traffic in each step, for one row per lane: hops that start in this step, and returns of the step before.
 std::vector<Traffic> traffic_of(const RowSchedule& schedule, const Model& model, bool forward) {
   std::vector<Traffic> steps(static_cast<size_t>(schedule.steps) + 1, Traffic(schedule.lanes));
   for (const RowSchedule::Hop& hop : schedule.hops)
@@ -121,7 +121,7 @@ void print_volumes() {
   std::printf("\n");
 }
 
-// Attention of all that a lane has to do takes `whole`; of contiguous parts a step twice the mean step.
+// The whole attention of a lane takes `whole`; with contiguous parts a step takes twice the mean step.
 double taken(const RowSchedule& schedule, const Model& model, bool forward, double tokens, double whole,
              Links links, double bytes_per_s) {
   const double step = (schedule.contiguous ? 2 : 1) * whole / schedule.lanes;
@@ -167,14 +167,14 @@ void print_exposed() {
   std::printf("\n");
 }
 
-// A ring of contiguous parts: lanes wait in every step for those that have something to attend to.
+// A ring of contiguous parts: in every step, lanes wait for those that have keys to attend to.
 void print_light_seq() {
   std::printf(
       "Steps of attention, the mean lane's work being 1, and what contiguous parts in a ring take over "
       "balanced ones:\n\n");
   std::printf("| lanes | ring of contiguous parts | balanced | ratio |\n|---:|---:|---:|---:|\n");
   for (const int lanes : {4, 5, 8, 16, 64}) {
-    const double whole = lanes / 2.0;  // in steps
+    const double whole = lanes / 2.0;  // in units of a step
     const double ring = 0.5 + lanes - 1,
                  balanced = 0.5 + (sluice::strategy::balanced_schedule(lanes).steps - 1);
     std::printf("| %d | %.3f | %.3f | %.2f |\n", lanes, ring / whole, balanced / whole, ring / balanced);

@@ -1,9 +1,9 @@
-// What recurrent layers' states expose between lanes, and the bytes of them, by formulas alone, as tables in
+// Time and bytes that the states of recurrent layers expose between lanes, by formulas alone, as tables in
 // Markdown; bench/record.py scans writes them.
 //
-// One layer's forward of a gated delta rule (hidden 2048, 16 key and 32 value heads of 128) and its MLP by
-// the analytic costs of nodes of eight GPUs, a sequence alone on its lanes. Beside what Sluice passes are the
-// published ways: every lane gathers every lane's state (LASP-2), or state and transition, as
+// The model is one layer's forward of a gated delta rule (hidden 2048, 16 key and 32 value heads of 128) and
+// its MLP. Costs are analytic, for nodes of eight GPUs; a sequence is alone on its lanes. Two published ways
+// are compared with Sluice's: every lane gathers every lane's state (LASP-2), or state and transition, as
 // flash-linear-attention does for the delta rule.
 //
 //   scans_bench
@@ -61,7 +61,7 @@ std::string rounded(int64_t ns) {
   return text;
 }
 
-// Every lane gets so many bytes of each of the others, over the slowest link that there is.
+// The time in which every lane receives `bytes` from each other lane, over the slowest link among them.
 int64_t gather_ns(const Machine& on, int lanes, int64_t bytes) {
   const cost::LinkTimes& link = lanes <= 8 ? on.cost.options().intra : on.inter;
   return link.of_bytes((lanes - 1) * bytes);

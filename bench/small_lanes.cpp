@@ -1,5 +1,5 @@
-// Small random batches on pipelines with lanes and stages: ours and the proved bound beside the exact
-// optimum.
+// Small random batches on pipelines with lanes and stages: our plan and the proved bound, compared with the
+// exact optimum.
 //
 //   small_lanes_bench [INSTANCES [WORST]]      500; prints so many of the worst ones
 #include <algorithm>

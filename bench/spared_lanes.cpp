@@ -1,5 +1,5 @@
-// What offloading gains that saves lanes: mean steps of batches that proposals have not seen, by the clock,
-// under memory.offload = 0 and "auto" (session::PlannerChoices::offload_saves_lanes), on 64 GPUs.
+// The gain from offloading that saves lanes, on 64 GPUs: mean steps of fresh batches, by the clock. The
+// options compared are memory.offload = 0 and "auto" (session::PlannerChoices::offload_saves_lanes).
 //
 //   spared_lanes_bench [folder of length files] [batches] [cluster]
 #include <cstdio>

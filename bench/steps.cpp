@@ -1,7 +1,7 @@
-// What the steps of a plan lose, under the published calibrations with adapters of 25 GB/s a GPU: pipelines
-// against the work of their busiest stage with the first fill and the last drain, beside plain 1F1B on the
-// same micro-batches; and the share of all ranks' time that waits for pull and push, in bubbles and idle,
-// from the step graph that training would run.
+// Losses in the steps of a plan, under the published calibrations with adapters of 25 GB/s per GPU. Pipelines
+// are compared with the busiest stage's work plus the first fill and the last drain, and with plain 1F1B on
+// the same micro-batches. The other figures are shares of all ranks' time spent waiting for pull and push, in
+// bubbles and idle, in the step graph that training would run.
 //
 //   steps_bench [DATA_FOLDER [BATCHES]]      DATA_FOLDER: bench/data
 #include <algorithm>
@@ -53,8 +53,8 @@ int64_t all_ns(const schedule::TimedMicroBatch& micro_batch, size_t stage) {
          micro_batch.backward_weight_ns[stage];
 }
 
-// The busiest stage's work, until the last stage starts, and from its end on: what a schedule of whole
-// backwards is often taken to need.
+// The busiest stage's work, the time until the last stage starts, and the time from its end on: often taken
+// for the lower bound of a schedule of whole backwards.
 int64_t work_fill_and_drain_ns(const schedule::PipelineLoad& load) {
   const auto last = static_cast<size_t>(load.stages - 1);
   int64_t busiest_ns = 0;
@@ -72,8 +72,8 @@ int64_t work_fill_and_drain_ns(const schedule::PipelineLoad& load) {
   return busiest_ns;
 }
 
-// Of plain 1F1B: whole backwards, the best of the plan's order, by length either way, and longest in the
-// middle.
+// The makespan of plain 1F1B, with whole backwards: the best of the plan's order, by length in either
+// direction, and longest in the middle.
 int64_t best_one_f_one_b_ns(schedule::PipelineLoad load) {
   int64_t best_ns = schedule::schedule_pipeline(load).makespan_ns;
   const auto shorter = [](const schedule::TimedMicroBatch& a, const schedule::TimedMicroBatch& b) {

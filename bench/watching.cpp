@@ -1,11 +1,11 @@
-// Who is named when a rank, a link or a host is slow, in virtual time: runs of mixed lengths and strategies
-// that change from step to step, with the noise of real steps, of which half have a fault. Beside Sluice's
-// detector stand step times alone and Minder's way on raw metrics, and both with parts left out, as tables in
-// Markdown; bench/record.py watching writes them.
+// Detection of slow ranks, links and hosts, in virtual time: which ranks are named. Runs have mixed lengths,
+// strategies that change from step to step, and the noise of real steps; half of the runs have a fault.
+// Sluice's detector is compared with step times alone and with Minder on raw metrics, both also with parts
+// left out. Results are tables in Markdown; bench/record.py watching writes them.
 //
-//   watching_bench [DATA_FOLDER [RUNS [CORPUS...]]]      DATA_FOLDER: bench/data; RUNS with a fault, and as
-//   many
-//                                                        without: 1000; CORPUS: wikipedia system
+//   watching_bench [DATA_FOLDER [RUNS [CORPUS...]]]
+//
+// DATA_FOLDER: bench/data; RUNS with a fault, and as many without: 1000; CORPUS: wikipedia system
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -39,11 +39,11 @@ namespace {
 using namespace sluice;
 using watch::Figure;
 
-constexpr int kSteps = 96;        // of a run
-constexpr int kFaultBegins = 48;  // in it
-constexpr int kBatches = 16;      // of a setting, in turn
+constexpr int kSteps = 96;        // steps in a run
+constexpr int kFaultBegins = 48;  // step at which the fault begins
+constexpr int kBatches = 16;      // per setting, used in rotation
 
-// ---- Noise: how far steps' own work was off its plan, from real runs; logs, a row a step, a column a rank.
+// ---- Noise: deviations of real steps' work from plan; logarithms, one row a step, one column a rank.
 
 class Noise {
  public:
@@ -63,7 +63,7 @@ class Noise {
       for (double& value : of_rank) value -= usual;
     }
   }
-  // A rank of a simulated run: stretches of eight steps of some real rank, one behind the other.
+  // A rank of a simulated run: stretches of eight steps of real ranks, joined.
   std::vector<double> draw(base::Rng& rng) const {
     constexpr size_t kStretch = 8;
     std::vector<double> drawn;
@@ -87,7 +87,7 @@ class Noise {
   std::vector<std::vector<double>> series_;
 };
 
-// ---- Settings: clusters with the steps that they run in turn.
+// ---- Settings: clusters with the steps that they run alternately.
 
 struct Setting {
   int gpus = 0;
@@ -126,9 +126,9 @@ Setting setting(const std::string& folder, int gpus, const std::string& corpus) 
 
 struct Fault {
   std::string name;
-  std::function<double(int steps)> pace = [](int) { return 1.0; };  // so many steps behind its beginning
+  std::function<double(int steps)> pace = [](int) { return 1.0; };  // argument: steps since the fault began
   double link = 1;
-  double host = 0;  // part of a step by which the rank is late
+  double host = 0;  // delay of the rank, as a part of a step
   int ranks = 1;
 };
 
@@ -159,10 +159,10 @@ std::vector<Fault> faults() {
 struct Run {
   const Setting* setting = nullptr;
   const Fault* fault = nullptr;                       // null: none
-  std::set<int> ranks;                                // that have it
+  std::set<int> ranks;                                // ranks with the fault
   std::vector<watch::Figures> figures;                // by step
   std::vector<std::vector<std::vector<double>>> raw;  // by step, metric and rank, for Minder
-  std::vector<double> slowdown;                       // by step: over the plan
+  std::vector<double> slowdown;                       // by step: time over plan
   std::vector<int64_t> planned_ns;                    // by step
 
   double longer() const {
@@ -173,7 +173,7 @@ struct Run {
   }
 };
 
-// What a rank's own cells took, as its executor measures it: without exchanges.
+// The time of a rank's own cells, as its executor measures it: without exchanges.
 watch::Sample sample_of(const graph::StepGraph& graph, const std::vector<graph::NodeTime>& times, size_t rank,
                         const graph::Reality& reality, double& bytes) {
   int64_t measured_ns = 0, planned_ns = 0, stage_ns = 0, inside_ns = 0;
@@ -223,7 +223,7 @@ Run simulate(const Setting& setting, const Fault* fault, const Noise& noise, uin
     graph::Reality reality{.slowdown = std::vector<double>(ranks),
                            .link = std::vector<double>(ranks),
                            .begin_ns = std::vector<int64_t>(ranks)};
-    constexpr double kHostPart = 0.01;  // of a step
+    constexpr double kHostPart = 0.01;  // as a part of a step
     const auto makespan = static_cast<double>(graph.makespan_ns);
     for (size_t rank = 0; rank < ranks; ++rank) {
       const auto at = static_cast<size_t>(step);
@@ -255,11 +255,11 @@ Run simulate(const Setting& setting, const Fault* fault, const Noise& noise, uin
   return run;
 }
 
-// ---- Detectors: what they tell, step by step.
+// ---- Detectors: the alarms that they raise, step by step.
 
 struct Told {
   int step = 0;
-  int rank = -1;  // −1: somebody
+  int rank = -1;  // −1: some rank
 };
 using Way = std::function<std::vector<Told>(const Run&)>;
 
@@ -279,7 +279,7 @@ watch::Scores residuals(const Run& run, size_t step) {
   return watch::scores_of(run.figures[step], run.planned_ns[step]);
 }
 
-// Computing time, instead of what of it was not planned.
+// Computing time itself, instead of its deviation from plan.
 watch::Scores raw_times(const Run& run, size_t step) {
   std::vector<double> busy = run.raw[step][0];
   const double usual = watch::median(busy);
@@ -327,7 +327,7 @@ std::vector<Told> by_minder(const Run& run, const minder::Options& options, cons
   return told;
 }
 
-// Learnt of a quiet run of the same setting, as Minder learns of a task's usual days.
+// Learns from a quiet run of the same setting, as Minder learns from a task's usual days.
 Denoisers learnt(const Run& quiet) {
   Denoisers denoisers;
   for (size_t metric = 0; metric < quiet.raw.front().size(); ++metric) {
@@ -348,9 +348,9 @@ Denoisers learnt(const Run& quiet) {
 
 struct Outcome {
   int faulty = 0;
-  double longer = 0;           // steps under the fault, over those before; summed over runs
-  int named = 0;               // runs whose faulty ranks were all told
-  int wrong = 0;               // told ranks that had no fault, or not yet
+  double longer = 0;           // time of steps under the fault over that of steps before; summed over runs
+  int named = 0;               // runs in which all faulty ranks raised alarms
+  int wrong = 0;               // alarms of ranks without a fault, or before the fault
   std::vector<double> delays;  // in steps
 
   double precision() const { return named + wrong == 0 ? 1 : static_cast<double>(named) / (named + wrong); }
@@ -388,11 +388,11 @@ Outcome judged(const Run& run, const std::vector<Told>& told) {
   return outcome;
 }
 
-constexpr double kWorthTelling = 1.05;  // by which a fault must make steps longer, to be missed
+constexpr double kWorthTelling = 1.05;  // a fault that lengthens steps by less may be missed
 
 struct Tally {
-  Outcome all;       // of faults that are worth telling
-  Outcome harmless;  // of the others
+  Outcome all;       // faults worth an alarm
+  Outcome harmless;  // the other faults
   Outcome clean;
   std::map<std::string, Outcome> by_fault;
   std::map<int, Outcome> by_ranks;
@@ -404,7 +404,7 @@ double quantile(std::vector<double> values, double part) {
   return values[static_cast<size_t>(part * static_cast<double>(values.size() - 1))];
 }
 
-// ---- What plans make of a slow rank.
+// ---- Effects of a slow rank on plans.
 
 void print_acting(const std::string& folder) {
   std::printf(
@@ -452,9 +452,9 @@ double detection_ms_a_window(const Run& run) {
   return ms * detector.options().window / static_cast<double>(run.figures.size());
 }
 
-// ---- All of it.
+// ---- The whole benchmark.
 
-// Settings as they are first asked for, with what Minder has learnt of each.
+// Settings, made on first use, with the denoisers that Minder has learnt for each.
 class Settings {
  public:
   Settings(std::string folder, const Noise& noise) : folder_(std::move(folder)), noise_(noise) {}
@@ -510,7 +510,7 @@ Ways ways_of(const Settings& settings) {
       {"… on our residuals", plain(true)}};
 }
 
-// A run that is drawn, and what all ways made of it.
+// A drawn run, and the outcomes of all ways on it.
 struct Drawn {
   const Setting* setting = nullptr;
   const Fault* fault = nullptr;
@@ -519,7 +519,7 @@ struct Drawn {
   double detection_ms = 0;
 };
 
-// So many with a fault, one kind after the other, and as many without; clusters by chance.
+// `runs` runs with a fault, one kind after the other, and as many without; clusters at random.
 std::vector<Drawn> draw_runs(int runs, const std::vector<Fault>& faults,
                              const std::vector<std::string>& corpora, Settings& settings) {
   constexpr std::pair<int, int> kSizes[] = {{4, 24}, {8, 24}, {16, 20}, {64, 20}, {256, 10}, {1024, 2}};
@@ -535,7 +535,7 @@ std::vector<Drawn> draw_runs(int runs, const std::vector<Fault>& faults,
   return drawn;
 }
 
-// On as many threads as there are cores.
+// Makes the runs on as many threads as there are cores.
 void make_runs(std::vector<Drawn>& drawn, const Ways& ways, const Noise& noise) {
   std::atomic<size_t> next = 0;
   const auto work = [&] {
