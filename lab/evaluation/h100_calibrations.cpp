@@ -1,5 +1,5 @@
-// Writes data/calibrations/h100-*.json: a layer on H100 by what DistCA measured there (data/measured): attention by
-// FlashAttention 2, NCCL between the GPUs of a node; products by data/rates/rates.json, the rest by data sheets.
+// Writes data/calibrations/h100-*.json: a layer's costs on H100, by DistCA's measurements (data/measured) of
+// FlashAttention 2 and of NCCL inside a node. Products are by data/rates/rates.json, the rest by data sheets.
 //
 //   h100_calibrations [FOLDER]
 #include <string>

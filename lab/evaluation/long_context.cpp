@@ -1,7 +1,7 @@
 // ByteScale's comparison (arXiv 2502.21231) at contexts of 1M and 2M tokens, simulated: static context
-// parallelism, and what lanes, offloading, balance and Sluice's own planning gain step by step. A line of
-// JSON a result, appended to the file given; results that stand there already are not made again.
-// lab/evaluation/long_context_page.py makes docs/long_context.md of it.
+// parallelism, and the step-by-step gains of lanes, offloading, balance and Sluice's own planning. Results
+// are JSON lines, appended to the given file; existing results are not computed again.
+// lab/evaluation/long_context_page.py turns them into docs/long_context.md.
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <functional>
@@ -32,11 +32,11 @@ namespace {
 using namespace sluice;
 using base::Json;
 
-constexpr int64_t kDocuments = 100'000;    // of a corpus
+constexpr int64_t kDocuments = 100'000;    // documents per corpus
 constexpr int64_t kStepTokens = 32 << 20;  // as published
 constexpr int kRanks = 1024;
-constexpr int kShareLanes = 64;       // of mixtures of experts
-constexpr size_t kSampleStride = 12;  // of the 48 sample batches, which ascend by their longest sequence
+constexpr int kShareLanes = 64;       // for mixtures of experts
+constexpr size_t kSampleStride = 12;  // stride over the 48 sample batches, ascending by longest sequence
 
 struct Case {
   std::string model;  // a shipped shape, or a folder beside this file
@@ -45,13 +45,13 @@ struct Case {
 };
 
 struct Candidate {
-  std::string layout;  // whose lanes it uses; "any": it chooses
+  std::string layout;  // the system whose lanes it uses; "any": it chooses
   std::string name;
   std::function<std::unique_ptr<study::System>(const study::SystemInputs&)> make;
 };
 
-// With one pipeline of all ranks for each of the TP degrees; of mixtures of experts, whose parameters a lane
-// does not hold, one more whose lanes share them.
+// Sluice with one pipeline of all ranks, for each of the TP degrees. For mixtures of experts, whose
+// parameters one lane does not hold, one more strategy lets lanes share them.
 std::unique_ptr<study::System> make_sluice(study::SystemInputs inputs, const std::vector<int>& degrees) {
   for (const int tp : degrees) {
     inputs.choices.strategies.push_back(
@@ -63,7 +63,7 @@ std::unique_ptr<study::System> make_sluice(study::SystemInputs inputs, const std
   return study::system_kind("sluice").make(inputs);
 }
 
-// The steps of the ablation with lanes of one layout.
+// Adds the steps of the ablation with lanes of one layout.
 void add_steps(const std::string& name, const study::LaneLayout& layout, std::vector<Candidate>& to) {
   using published::OffloadRule;
   using study::ByteScaleStep;
@@ -99,7 +99,7 @@ std::vector<Candidate> candidates() {
                      return study::with_any_exchange(study::system_kind(name).make(inputs), kRanks);
                    }});
   }
-  // Not FlexSP: its heuristic tries many numbers of rounds for a batch, many minutes on so many ranks.
+  // Not FlexSP: its heuristic tries many numbers of rounds per batch, for many minutes on so many ranks.
   all.push_back({"any", "fsdp", study::system_kind("fsdp").make});
   all.push_back({"any", "sluice", [](const study::SystemInputs& inputs) {
                    return make_sluice(inputs, {1, 2, 4, 8});
@@ -140,7 +140,7 @@ Json result_of(const report::SystemRun& run) {
           {"rest_rank_ns", shares.pull_push_ns + shares.update_ns + shares.strategy_switch_ns}};
 }
 
-// What a law of lengths comes to, to hold against what is published.
+// Figures of a law of lengths, for comparison with published ones.
 void describe(const std::string& corpus, bench::ResultLines& results) {
   const Json key = {{"model", ""}, {"corpus", corpus}, {"context", 0}, {"layout", ""}, {"system", "lengths"}};
   if (results.has(key)) return;
@@ -166,7 +166,7 @@ void describe(const std::string& corpus, bench::ResultLines& results) {
                     {"from_2m", share(2048 * kK, kAll)}});
 }
 
-// What no plan can be faster than.
+// The lower bound for all plans: the work alone.
 Json least_work(const study::Scenario& scenario) {
   int64_t total_ns = 0;
   for (const corpus::Batch& batch : scenario.batches) {

@@ -1,7 +1,7 @@
-// The evaluation of Hydraulis (arXiv 2412.07894, section 8 and appendices), simulated: the systems of Figures
-// 13 to 16 and Tables 1, 3 and 4 under the published calibrations, and what Figures 17 to 20 and appendix B.2
-// show (paper_appendix.cpp). A line of JSON a result, appended to the file given; results that stand there
-// already are not made again. lab/evaluation/paper_page.py makes docs/evaluation.md of it.
+// The evaluation of Hydraulis (arXiv 2412.07894, section 8 and appendices), simulated. The systems are those
+// of Figures 13 to 16 and Tables 1, 3 and 4, under the published calibrations; paper_appendix.cpp has Figures
+// 17 to 20 and appendix B.2. Results are JSON lines, appended to the given file; existing results are not
+// computed again. lab/evaluation/paper_page.py turns them into docs/evaluation.md.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <ctime>
@@ -88,7 +88,7 @@ Json run_json(const report::SystemRun& run) {
     switch_share +=
         static_cast<double>(step.shares.strategy_switch_ns) / static_cast<double>(run.steps.size());
   }
-  // One stands for all where it never changes.
+  // One entry stands for all if they are equal.
   if (!strategies.empty() && std::ranges::count(strategies, strategies.front()) == std::ssize(strategies)) {
     strategies = Json::array({strategies.front()});
   }
@@ -103,7 +103,7 @@ Json run_json(const report::SystemRun& run) {
 // Processor time of this process, in seconds.
 double processor_s() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
-// A system whose planning is timed, and whose plans' balance is kept.
+// A system whose planning time and plan balance are recorded.
 class Observed : public study::System {
  public:
   Observed(const Case& of, const std::string& name, const study::SystemInputs& inputs)
@@ -129,7 +129,7 @@ class Observed : public study::System {
   }
   // Whether the second overlap differs.
   bool gathers_between_nodes() const { return gathers_between_nodes_; }
-  // What was expected of steps, of all candidates where the system has some.
+  // The estimates of steps, and of all candidates if the system has some.
   Json expectations() const { return {{"estimates_ns", estimates_}, {"candidates", candidates_}}; }
   Json observations() const {
     const auto steps = static_cast<int64_t>(std::max<size_t>(spreads_.size(), 1));
@@ -157,7 +157,7 @@ class Observed : public study::System {
   std::vector<Json> candidates_;
 };
 
-// What no plan can be faster than, a rank alone among the schemes.
+// The lower bound for all plans, with one rank alone among the schemes.
 Json least_work(const study::Scenario& scenario) {
   const study::SystemInputs& inputs = scenario.inputs;
   const std::span models(&inputs.cost, 1);
@@ -172,7 +172,7 @@ Json least_work(const study::Scenario& scenario) {
   return {{"mean_ns", total_ns / static_cast<int64_t>(scenario.batches.size())}, {"times_ns", times}};
 }
 
-// What the busiest stage computes: no order of its cells ends sooner, interleaved stages neither.
+// The busiest stage's computing time: no order of its cells ends sooner, nor do interleaved stages.
 int64_t busiest_stage_ns(const strategy::StepPlan& plan, const cost::CostModel& cost, int world_size) {
   int64_t busiest_ns = 0;
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
@@ -188,8 +188,8 @@ int64_t busiest_stage_ns(const strategy::StepPlan& plan, const cost::CostModel& 
   return busiest_ns;
 }
 
-// Megatron-LM with several stages that wait for nothing: what interleaved stages come to at best. Of all its
-// strategies and lengths of micro-batches the best for these very batches; pull and push are not counted.
+// Megatron-LM with several stages without bubbles: a bound on interleaved stages. The best strategy and
+// micro-batch length for these very batches; pull and push are not counted.
 Json without_bubbles(const study::Scenario& scenario) {
   const study::SystemInputs& inputs = scenario.inputs;
   const cost::CostModel cost = study::one_backward_cell(inputs.cost);
@@ -226,7 +226,7 @@ Json without_bubbles(const study::Scenario& scenario) {
   return {{"configuration", best}, {"mean_ns", least_ns / static_cast<int64_t>(scenario.batches.size())}};
 }
 
-// A system's result under a title. Whether the second overlap differs.
+// Simulates a system and appends its result under a title. Returns whether the second overlap differs.
 bool simulate_as(const std::string& title, const Case& of, const std::string& name,
                  const study::SystemInputs& inputs, const study::Scenario& scenario, Results& results) {
   try {
@@ -245,7 +245,7 @@ bool simulate_as(const std::string& title, const Case& of, const std::string& na
   }
 }
 
-// One system's result, and under the second overlap that of "NAME_measured" where it differs.
+// Appends one system's result and, if the second overlap differs, the "NAME_measured" result under it.
 void simulate_system(const Case& of, const std::string& name, const study::Scenario& scenario,
                      Results& results) {
   study::SystemInputs inputs = scenario.inputs;
@@ -271,7 +271,7 @@ void simulate(const Case& of, const std::vector<std::string>& systems, int64_t s
   }
 }
 
-// Table 1's parts of one system's steps: propagation, the update, and what pull and push add to them.
+// Table 1's parts of one system's steps: propagation, the update, and the time added by pull and push.
 Json breakdown(study::System& system, const study::Scenario& scenario,
                const std::set<std::string>& left_out) {
   int64_t propagation_ns = 0;
@@ -342,7 +342,7 @@ std::vector<Case> figure_14() {
   return cases;
 }
 
-// Rows of the design's goals beside the paper's scenarios, on lengths that nobody tuned to.
+// Cases of the design's goals beside the paper's scenarios, on lengths not used for tuning.
 std::vector<Case> goals() {
   return {{"goals", "32b", 64, "system", 32768, 100'000},
           {"goals", "32b", 64, "system", 32768, 200'000},
@@ -350,7 +350,7 @@ std::vector<Case> goals() {
           {"goals", "13b", 32, "system", 32768, 100'000}};
 }
 
-// Sluice with ever more lanes, which may share parameters or may not: a mean step never gets longer by it.
+// Sluice with increasing numbers of lanes, sharing parameters or not: the mean step never gets longer.
 void freedom(int64_t steps, Results& results) {
   for (const auto& [model, gpus] : {std::pair{"7b", 16}, std::pair{"13b", 32}, std::pair{"32b", 64}}) {
     for (const char* corpus : {"wikipedia", "code"}) {
@@ -370,8 +370,8 @@ void freedom(int64_t steps, Results& results) {
   }
 }
 
-// The tokens are those of appendix F, which prints them: the paper's sections 8.2 and 8.4 say 100K by
-// default, but Table 1's times are those of Table 4's 200K.
+// Token counts are appendix F's, which are printed there. The paper's sections 8.2 and 8.4 give 100K as
+// default, but Table 1's times equal those of Table 4's 200K.
 void interpretation(const std::string& part, int64_t steps, Results& results) {
   for (const char* corpus : {"commoncrawl", "github"}) {
     const auto of = [&](const char* figure) { return Case{figure, "32b", 64, corpus, 32768, 200'000}; };

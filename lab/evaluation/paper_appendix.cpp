@@ -32,7 +32,7 @@ std::vector<int64_t> lengths_of(const corpus::Batch& batch) {
   return lengths;
 }
 
-// One pipeline of a scheme with these micro-batches, of one sequence each or all in one.
+// The schedule of one pipeline with these micro-batches, each of one sequence or all in one.
 int64_t schedule_ns(const strategy::Scheme& scheme, const std::vector<std::vector<int64_t>>& micro_batches,
                     const cost::CostModel& cost, int world_size) {
   strategy::PipelinePlan plan{
@@ -47,7 +47,7 @@ int64_t schedule_ns(const strategy::Scheme& scheme, const std::vector<std::vecto
   return schedule::schedule_pipeline(schedule::pipeline_load(plan, cost, world_size)).makespan_ns;
 }
 
-// What pull and push expose of a step whose pipelines run one pack each.
+// The exposed time of pull and push in a step whose pipelines run one pack each.
 int64_t exposed_ns(const strategy::Strategy& strategy, int64_t tokens, const study::Scenario& scenario,
                    const cost::CostModel& cost) {
   strategy::StepPlan plan;
@@ -81,7 +81,7 @@ std::vector<strategy::Strategy> proposed(const study::Scenario& scenario, const 
 
 }  // namespace
 
-// What the two laws of lengths come to, to hold against what is published of the corpora.
+// Figures of the two laws of lengths, for comparison with published ones of the corpora.
 void corpora(ResultLines& results) {
   for (const char* corpus : {"commoncrawl", "github"}) {
     const Case of{"corpora", "", 0, corpus};
@@ -103,7 +103,7 @@ void corpora(ResultLines& results) {
       tokens_above_128k += length > 131'072 ? length : 0;
       tokens_above_256k += length > 262'144 ? length : 0;
     }
-    const double documents = 1.6e6 / (cut_tokens / count);  // of 1.6M tokens
+    const double documents = 1.6e6 / (cut_tokens / count);  // in 1.6M tokens
     results.add(key, {{"mean", tokens / count},
                       {"mean_cut_32k", cut_tokens / count},
                       {"p50", lengths[lengths.size() / 2]},
@@ -174,8 +174,8 @@ void figure_19b(ResultLines& results) {
   results.add(key, {{"rows", rows}});
 }
 
-// By strategy and batch: Algorithm 1's estimate over that of the ideal search and over what is proved of any
-// assignment, and the schedules that then run over each other.
+// By strategy and batch: Algorithm 1's estimate over that of the ideal search and over the proved lower
+// bound; and the time of Algorithm 1's schedule over that of the ideal search's.
 void figure_20(int64_t steps, ResultLines& results) {
   constexpr int64_t kNodes = 50'000;
   const Case of{"figure20", "32b", 64, "commoncrawl", 32768, 200'000};
@@ -224,7 +224,7 @@ void figure_20(int64_t steps, ResultLines& results) {
   results.add(key, {{"rows", rows}});
 }
 
-// Of <16,1,1> on all GPUs, as in the paper's example: what a pack of so many tokens leaves of pull and push.
+// The time of pull and push that packs leave exposed, with <16,1,1> on all GPUs as in the paper's example.
 void appendix_b2(ResultLines& results) {
   const Case of{"appendix_b2", "32b", 64, "commoncrawl"};
   const Json key = key_of(of, "packs");
@@ -232,7 +232,7 @@ void appendix_b2(ResultLines& results) {
   const study::Scenario scenario = scenario_of(of, 1);
   const cost::CostModel cost = study::one_backward_cell(scenario.inputs.cost);
   const strategy::Strategy strategy = strategy::parse_strategy("4x<16,1,1>", of.gpus);
-  const int64_t whole_ns = exposed_ns(strategy, 16, scenario, cost);  // next to nothing hides it
+  const int64_t whole_ns = exposed_ns(strategy, 16, scenario, cost);  // with almost nothing to hide it
   Json rows = Json::array();
   for (int64_t tokens = 512; tokens <= 32768; tokens *= 2)
     rows.push_back({{"tokens", tokens}, {"exposed_ns", exposed_ns(strategy, tokens, scenario, cost)}});

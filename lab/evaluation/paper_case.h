@@ -1,4 +1,4 @@
-// What the published evaluation is simulated on: a place in the paper, a model, GPUs, lengths and batch
+// A case of the published evaluation, to be simulated: its place in the paper, model, GPUs, lengths and batch
 // sizes.
 #pragma once
 
@@ -21,10 +21,10 @@ struct Case {
   std::string figure;
   std::string model;  // "7b", "13b", "32b"
   int gpus = 0;
-  std::string corpus;  // a law of lengths, or a file of them in bench/data: "system", "wikipedia", "code"
+  std::string corpus;  // a law of lengths, or a file of lengths in bench/data: "system", "wikipedia", "code"
   int64_t context = 32768;
   int64_t tokens = 100'000;
-  double milp_seconds = 0;  // for which FlexSP's MILP is solved for each micro-batch
+  double milp_seconds = 0;  // time limit for FlexSP's MILP, per micro-batch
 };
 
 inline const std::vector<int32_t>& corpus_lengths(const std::string& corpus) {
@@ -52,10 +52,10 @@ inline base::Json key_of(const Case& of, const std::string& system) {
           {"context", of.context}, {"tokens", of.tokens}, {"system", system}};
 }
 
-// The appendices' and smaller figures, each a line or a few.
-void corpora(ResultLines& results);                   // what the laws of lengths come to
+// The appendices' and smaller figures, with one or a few lines each.
+void corpora(ResultLines& results);                   // the laws of lengths beside published facts
 void figure_17(ResultLines& results);                 // the longest sequences of 30 large batches
-void figure_18(ResultLines& results);                 // steps of as many tokens differ in time
+void figure_18(ResultLines& results);                 // steps with equal numbers of tokens differ in time
 void figure_19b(ResultLines& results);                // two sequences in one micro-batch, or in two
 void figure_20(int64_t steps, ResultLines& results);  // greedy beside ideal dispatch
 void appendix_b2(ResultLines& results);               // packs that are long enough to hide the pull

@@ -1,4 +1,4 @@
-// Results of long studies: a line of JSON each, appended to a file, which tells what need not be made again.
+// Results of long studies: JSON lines, appended to a file. A result that stands there is not computed again.
 #pragma once
 
 #include <fstream>
@@ -14,7 +14,7 @@ namespace sluice::bench {
 
 class ResultLines {
  public:
-  // What stands under `key_names` in a line tells it from all others.
+  // The values of `key_names` in a line distinguish it from all others.
   ResultLines(std::string path, std::vector<std::string> key_names)
       : path_(std::move(path)), key_names_(std::move(key_names)) {
     std::ifstream file(path_);

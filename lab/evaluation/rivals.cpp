@@ -1,8 +1,8 @@
-// Rivals' plans beside Sluice's on random batches: models, clusters, GPUs, lengths and batch sizes are drawn,
-// each system chooses its configuration on samples, and the one clock times each batch's plans. A line of
-// JSON a batch and rival, appended to the file given; then a table, and every batch on which a rival is more
-// than 1 % faster, with where both spend their time. Results that stand in the file already are not made
-// again. FlexSP's micro-batches are also solved as its MILP, for some seconds each.
+// Rivals' plans beside Sluice's on random batches. Models, clusters, GPUs, lengths and batch sizes are drawn;
+// each system chooses its configuration on samples; one clock times each batch's plans. Results are JSON
+// lines, one per batch and rival, appended to the given file; existing results are not computed again. Then
+// follow a table, and every batch on which a rival is more than 1 % faster, with the times of both by
+// category. FlexSP's micro-batches are also solved as its MILP, for some seconds each.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
@@ -53,7 +53,7 @@ const T& one_of(base::Rng& rng, const std::vector<T>& all) {
   return all[static_cast<size_t>(rng.below(all.size()))];
 }
 
-// Half under the published fits on their cluster, half under analytic costs.
+// Half of the draws use the published fits on their cluster, half use analytic costs.
 Draw draw(uint64_t seed) {
   base::Rng rng(seed, 77);
   Draw drawn;
@@ -112,7 +112,7 @@ Json step_json(const report::StepRecord& step) {
           {"shares", shares_text(step.shares)}};
 }
 
-// By batch; nothing when the system cannot run it.
+// Results by batch; empty if the system cannot run the scenario.
 std::vector<Json> steps_of(const study::SystemInputs& given, const study::Scenario& scenario,
                            const std::string& name, bool measured, bench::SolvedFlexSp& flexsp) {
   study::SystemInputs inputs = given;
@@ -173,7 +173,7 @@ struct Verdict {
   }
 };
 
-// The table, and the exceptions, those that we lose by most first.
+// Prints the table, then the exceptions in order of descending loss.
 void print(const std::string& path) {
   std::map<std::pair<std::string, std::string>, Verdict> verdicts;
   std::vector<std::pair<double, std::string>> exceptions;

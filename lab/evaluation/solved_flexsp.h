@@ -1,5 +1,5 @@
-// FlexSP with the groups of its MILP where CBC finds faster ones than the search's in some seconds a
-// micro-batch.
+// FlexSP with the groups of its MILP for micro-batches in which CBC finds faster groups than the search,
+// within some seconds each.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ namespace sluice::bench {
 
 class SolvedFlexSp {
  public:
-  // With `seconds` of 0, groups come from the search alone.
+  // With `seconds` = 0, all groups come from the search.
   explicit SolvedFlexSp(double seconds) : seconds_(seconds) {}
 
   std::unique_ptr<study::System> make(const study::SystemInputs& inputs) {
@@ -29,8 +29,8 @@ class SolvedFlexSp {
                               });
   }
 
-  // Micro-batches of the system that was made last: handed to the improver, proved to have no groups that are
-  // faster by a thousandth, and improved.
+  // Counts micro-batches of the system made last: passed to the improver; proved to have no groups that are
+  // faster by a thousandth; and improved.
   base::Json counts() const {
     if (!improver_) return nullptr;
     const auto& [asked, proved, improved] = improver_->counts();

@@ -27,8 +27,8 @@ struct Table3 {
   int gpus = 0;
   int64_t context = 0;  // tokens
 
-  // Packs as long as the context (HotSPa: as its interval) divided by `pack_divisor`, dealt in turns.
-  // InputError where the table has no such configuration.
+  // Packs as long as the context (HotSPa: as its interval) divided by `pack_divisor`, dealt round robin.
+  // InputError if the table has no such configuration.
   std::unique_ptr<study::System> make(const std::string& system, const study::SystemInputs& inputs,
                                       int pack_divisor = 1) const {
     if (system == "megatron") {
@@ -41,7 +41,7 @@ struct Table3 {
     return study::make_deepspeed(inputs, ranks, chosen.ends_with("AC"), context / pack_divisor);
   }
 
-  // Packs of that length or half, a quarter or an eighth of it, whichever is fastest over the sample batches.
+  // Packs of that length or a half, quarter or eighth of it, whichever is fastest on the sample batches.
   std::unique_ptr<study::System> make_with_best_packs(const std::string& system,
                                                       const study::SystemInputs& inputs) const {
     std::unique_ptr<study::System> best;
@@ -94,7 +94,7 @@ struct Table3 {
     for (size_t begin = 0; begin < all.size(); begin = std::min(all.find('|', begin), all.size() - 1) + 1) {
       phases.push_back({0, choice_of(all.substr(begin, all.find('|', begin) - begin), 0)});
     }
-    // The table lists 7B's F2 on 8 GPUs in another order; the one with the most room takes the longest.
+    // The table lists 7B's F2 on 8 GPUs in another order; the phase with the most room comes first.
     std::ranges::stable_sort(phases, [&](const auto& a, const auto& b) {
       return cost::MemoryCost(inputs.cost, a.choice.scheme).max_len_tokens(gpus) >
              cost::MemoryCost(inputs.cost, b.choice.scheme).max_len_tokens(gpus);

@@ -18,7 +18,7 @@ using plan::CandidateSearch;
 using plan::SchemeCost;
 using plan::SortedBatch;
 
-using Subset = uint32_t;  // of places in descending order of length
+using Subset = uint32_t;  // bits are places in descending order of length
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 bool contains(Subset subset, size_t place) { return (subset >> place & 1) != 0; }
@@ -30,17 +30,17 @@ struct Batch : SortedBatch {
   Subset all() const { return static_cast<Subset>(subsets() - 1); }
   bool equals_before(size_t place) const { return place > 0 && sorted[place] == sorted[place - 1]; }
 
-  // The same lengths, always the first of equal ones: which stand for each other.
+  // A subset of the same lengths that uses the first of equal ones: it represents all such subsets.
   Subset canonical(Subset subset) const {
     Subset result = 0;
-    size_t next = 0;  // the first of this length that is not taken yet
+    size_t next = 0;  // the first of this length that is not used yet
     for (size_t place = 0; place < sorted.size(); ++place) {
       if (!equals_before(place)) next = place;
       if (contains(subset, place)) result |= Subset{1} << next++;
     }
     return result;
   }
-  // By place.
+  // Sequences by place.
   std::vector<strategy::MicroBatchSequence> sequences() const {
     std::vector<strategy::MicroBatchSequence> sequences;
     for (size_t place = 0; place < sorted.size(); ++place)
@@ -49,10 +49,10 @@ struct Batch : SortedBatch {
   }
 };
 
-// A micro-batch that a plan may have.
+// A possible micro-batch of a plan.
 struct Option {
   Subset bin = 0;                // all its sequences
-  std::vector<Subset> own = {};  // by lane of several, what it has whole
+  std::vector<Subset> own = {};  // by lane, if several: its whole sequences
   int first_lane = 0;
   int lanes = 1;
   cost::ExchangeChoice exchange = {};
@@ -62,8 +62,8 @@ struct Option {
   }
 };
 
-// Calls visit(own) for every way in which the lanes of a micro-batch have some of its sequences whole and
-// share the rest, at least one.
+// Fills `own` and calls visit(shared) for every way in which lanes of a micro-batch have some of its
+// sequences whole and share the rest, at least one.
 template <typename Visit>
 void for_each_own(Subset shared, std::vector<Subset>& own, size_t lane, const Visit& visit) {
   if (lane == own.size()) {
@@ -102,11 +102,11 @@ strategy::PipelineMicroBatch micro_batch_of(const Option& option,
   return micro_batch;
 }
 
-// The best of one kind of pipeline by canonical subset, where it is below a limit; its micro-batches in the
+// The optima of one kind of pipeline by canonical subset, if below a limit, with their micro-batches in the
 // order of injection.
 class PipelineTable {
  public:
-  // `only_all`: nothing less than the whole batch is asked for.
+  // `only_all`: only the whole batch will be asked for.
   PipelineTable(const strategy::Pipeline& pipeline, const SchemeCost& scheme, const cost::CostModel& cost,
                 const Batch& batch, int64_t limit_ns, bool only_all)
       : scheme_(scheme),
@@ -139,7 +139,7 @@ class PipelineTable {
   }
 
  private:
-  // Every subset on every run of lanes that holds it, with the exchange that costs least there.
+  // Lists every subset on every run of lanes that holds it, with the exchange that costs least there.
   void list_options(const strategy::Pipeline& pipeline, const cost::CostModel& cost) {
     const schedule::MicroBatchTimes times(pipeline, cost);
     strategy::PipelinePlan plan{.pipeline = pipeline, .micro_batches = {}};
@@ -174,7 +174,7 @@ class PipelineTable {
 
   std::span<const schedule::MicroBatchTable::Cells> cells(int option) const { return table_.row(option); }
 
-  // One stage and lane: each subset is its longest sequence's micro-batch and the best of the rest.
+  // With one stage and lane, a subset is the micro-batch with its longest sequence plus the best of the rest.
   void add_up() {
     for (Subset subset = 1; subset < batch_.subsets(); ++subset) {
       const Subset first = subset & (~subset + 1);
@@ -195,8 +195,8 @@ class PipelineTable {
     }
   }
 
-  // Every next micro-batch, as long as no stage of a lane is busy up to the limit. Of micro-batches beside
-  // each other, whose order changes nothing, the lower lanes come first.
+  // Tries every next micro-batch, as long as each stage of each lane is busy for less than the limit. The
+  // order of micro-batches beside each other changes nothing: the lower lanes come first.
   void extend(Subset used) {
     if (used != 0 && (!only_all_ || used == batch_.all())) {
       const int64_t ns =
@@ -228,13 +228,13 @@ class PipelineTable {
     }
   }
 
-  // Whether all its lanes' stages may still end below the limit: lanes of a micro-batch begin it together.
+  // Whether all the option's stages can still end below the limit: lanes of a micro-batch begin it together.
   bool occupy(int option) {
     const Option& of = options_[static_cast<size_t>(option)];
     bool below = true;
     for (int stage = 0; stage < table_.stages(); ++stage) {
       const auto first = busy_ns_.begin() + stage * scheme_.scheme().cp + of.first_lane;
-      const bool whole = table_.stages() == 1;  // else cells of other micro-batches run between this one's
+      const bool whole = table_.stages() == 1;  // else cells of other micro-batches run between its own
       const int64_t begin_ns = whole ? *std::max_element(first, first + of.lanes) : 0;
       for (int lane = 0; lane < of.lanes; ++lane) {
         int64_t& busy_ns = first[lane];
@@ -250,16 +250,16 @@ class PipelineTable {
   int64_t limit_ns_;
   bool only_all_;
   std::vector<Option> options_;
-  std::vector<int> first_of_;        // by subset, and the end
+  std::vector<int> first_of_;        // by subset, then the end
   schedule::MicroBatchTable table_;  // by option
   schedule::Recurrence recurrence_;
   std::vector<int> chosen_;       // options, being extended
-  std::vector<int64_t> busy_ns_;  // of them, by stage, then lane, fill included
+  std::vector<int64_t> busy_ns_;  // sums over `chosen_`, by stage, then lane, fill included
   std::vector<int64_t> best_ns_;  // by canonical subset
   std::vector<std::vector<int>> micro_batches_;
 };
 
-// What tells one pipeline's times from another's.
+// The properties that determine a pipeline's times.
 using Kind = std::pair<strategy::Scheme, std::vector<int>>;
 
 Kind kind_of(const strategy::Pipeline& pipeline, const cost::CostModel& cost) {
@@ -292,7 +292,7 @@ void check_limits(const strategy::Strategy& strategy, size_t sequences) {
                                     ": plan with method ours"));
 }
 
-// Subsets to pipelines: least[p][s] is the least last end of the pipelines before p that share s.
+// Assigns subsets to pipelines: least[p][s] is the least last end of the pipelines before p that share s.
 class Shares {
  public:
   Shares(const std::vector<const PipelineTable*>& tables, const Batch& batch)
@@ -385,7 +385,7 @@ namespace {
 
 class Exact : public plan::Method {
  public:
-  // It proves plans of few lanes only, so those that it is given are without any.
+  // It proves plans of few lanes only, so its proposals have no lanes.
   base::Feasible<std::vector<plan::Proposal>> propose(const plan::ProposalOptions& options,
                                                       const cost::CostModel& cost) const override {
     plan::ProposalOptions whole = options;

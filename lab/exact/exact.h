@@ -1,4 +1,4 @@
-// The best plan of a small batch, proved: what other methods are measured against.
+// The proved optimal plan of a small batch: the reference for other methods.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 namespace sluice::exact {
 
 constexpr int kMostExactSequences = 12;
-constexpr int kMostStagedExactSequences = 7;  // where some pipeline has pp > 1
-constexpr int kMostLanedExactSequences = 5;   // where some pipeline has cp > 1
+constexpr int kMostStagedExactSequences = 7;  // if some pipeline has pp > 1
+constexpr int kMostLanedExactSequences = 5;   // if some pipeline has cp > 1
 constexpr int kMostExactLanes = 4;
 
 struct ExactPlan {
@@ -25,12 +25,12 @@ struct ExactPlan {
 };
 
 // The least makespan over all dispatches, packings and orders of injection, under the schedule that will run.
-// First the best of every subset of the sequences on every kind of pipeline: with one stage and lane the sum
-// of its lane parts, so by subsets of subsets; else every order of every partition into micro-batches, each
-// on every run of lanes, scheduled. A subset that keeps some stage busy for as long as a plan already known
-// (by CandidateSearch) is not continued; equal lengths are told apart nowhere. Then subsets to pipelines, one
-// pipeline after the other. Micro-batches of several lanes have no whole sequences beside what they share.
-// Nothing when a sequence fits no pipeline. InputError naming the limits when there are more sequences or
+// First come the optima of every subset of the sequences on every kind of pipeline. With one stage and lane,
+// these are sums of lane parts, computed from smaller subsets. Otherwise every order of every partition into
+// micro-batches, each on every run of lanes, is scheduled. A subset is dropped once it keeps some stage busy
+// as long as a known plan (CandidateSearch) takes; equal lengths are interchangeable. Then subsets go to
+// pipelines, one pipeline after the other. Lanes of a micro-batch may have whole sequences beside shared
+// ones. Nullopt if a sequence fits no pipeline. InputError naming the limits if there are more sequences or
 // lanes. REQUIRES: `schemes` holds every scheme of the strategy.
 std::optional<ExactPlan> exact_plan(const strategy::Strategy& strategy, const plan::SchemeCosts& schemes,
                                     const cost::CostModel& cost, std::span<const int64_t> lengths);

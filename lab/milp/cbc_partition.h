@@ -1,11 +1,11 @@
-// published/partition.h's problem as a mixed-integer program for CBC.
+// The problem of published/partition.h as a mixed-integer program for CBC.
 #pragma once
 
 #include "published/partition.h"
 
 namespace sluice::tests {
 
-// A PartitionSolver. Works within 2^40: CBC computes in floating point. The node budget is CBC's own nodes.
+// A PartitionSolver. REQUIRES: numbers below 2^40, since CBC uses floating point. Nodes are CBC's own.
 published::Partition cbc_partition(std::span<const published::PartitionItem> items,
                                    const published::PartitionOptions& options);
 

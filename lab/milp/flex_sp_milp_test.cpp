@@ -1,9 +1,9 @@
-// FlexSP's own program for one micro-batch: groups of each size, of which some are used, and sequences to
-// groups, so that the slowest group ends first. published/flex_sp.h searches locally instead. Of few
-// sequences the program is solved. Of many a solver's time does not suffice at the sizes of the evaluation
-// (127 virtual groups at 64 ranks), so what the search finds is held to a bound that every solution obeys:
-// within a time T, groups of one size together take no more than their number times T, and no more than the
-// ranks there are.
+// FlexSP's own program for one micro-batch: some groups of each size are used, and sequences are assigned
+// to groups, so that the slowest group ends first. published/flex_sp.h uses a local search instead. For few
+// sequences the program is solved. For many sequences, at the sizes of the evaluation (127 virtual groups
+// at 64 ranks), a solver takes too long. There, the search's result is compared with a bound on all
+// solutions: within a time T, groups of one size together take at most their number times T, and at most
+// all ranks.
 #include "solver/flex_sp_milp.h"
 
 #include <gtest/gtest.h>
@@ -29,10 +29,10 @@ struct Instance {
   std::string name;
   cost::CostModel cost;
   int ranks = 0;
-  std::vector<int64_t> lengths;  // of one micro-batch, descending
+  std::vector<int64_t> lengths;  // one micro-batch's, descending
 };
 
-// No solution's slowest group ends sooner, but for times that round (a microsecond).
+// A lower bound on the slowest group's time of all solutions, except for rounding to a microsecond.
 double bound_us(std::span<const int64_t> lengths, const published::FlexSpCost& cost, double found_us) {
   constexpr size_t kFew = 20;
   using milp::Sequences;
@@ -158,8 +158,8 @@ void expect_valid(const published::FlexSpGroups& groups, std::span<const int64_t
   for (size_t s = 0; s < placed.size(); ++s) EXPECT_EQ(placed[s], static_cast<int>(s));
 }
 
-// Groups that nobody searched for are mended to what the search finds or better, and groups that are the best
-// stay.
+// The solver improves bad groups at least to the search's result, and leaves optimal groups
+// unchanged.
 TEST(FlexSpMilp, TheSolverMendsBadGroupsAndKeepsGoodOnes) {
   int mended = 0;
   for (uint64_t seed = 40; mended < 4; ++seed) {

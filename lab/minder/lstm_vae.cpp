@@ -18,7 +18,7 @@
 namespace sluice::minder {
 namespace {
 
-// at::lstm's answer to a sequence that begins with nothing: every step's state, and the last.
+// at::lstm's result for a sequence with zero initial states: every step's state, and the last one.
 std::pair<at::Tensor, at::Tensor> run(const at::Tensor& input_WNI, const std::vector<at::Tensor>& weights,
                                       int64_t hidden) {
   const at::Tensor zero = at::zeros({1, input_WNI.size(1), hidden}, input_WNI.options());

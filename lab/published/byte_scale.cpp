@@ -11,14 +11,14 @@
 namespace sluice::published {
 namespace {
 
-// A sequence alone on its lanes, wherever they lie.
+// A sequence alone on its lanes, at any place.
 strategy::PipelineMicroBatch long_micro_batch(const LaneReference& reference, const LaneOffload& offload,
                                               int sequence) {
   const LaneCut cut = offload.cut(reference.length(sequence));
   return {.lanes = cut.lanes, .sequences = {reference.sequence(sequence)}, .memory = cut.memory};
 }
 
-// Short sequences to the fullest micro-batch that still has room, the oldest of equals.
+// Puts short sequences into the fullest micro-batch that still has room, the oldest of equals.
 std::vector<strategy::PipelineMicroBatch> best_fit(const LaneReference& reference,
                                                    std::span<const int> sequences) {
   std::vector<strategy::PipelineMicroBatch> micro_batches;
@@ -94,7 +94,7 @@ class Balance {
   }
 
  private:
-  // The longest first; a bucket is full when the work up to its end is its share of all.
+  // Fills buckets with the longest first; a bucket is full when the work up to its end is its share of all.
   void make_buckets(std::span<const int64_t> lengths) {
     const auto work_ns = [&](int s) {
       return reference_.scheme().micro_batch_work_ns(reference_.scheme().share_of(reference_.length(s), 1),
@@ -132,7 +132,7 @@ class Balance {
     return lanes;
   }
 
-  // The next sequence's bucket; by the rule the first, or the one after the last that gave.
+  // The bucket of the next sequence: by the rule, the first, or the one after the bucket used last.
   size_t next_bucket() {
     if (options_.rule == ByteScaleRule::kDpBalance) return 0;
     turn_ = turn_ % buckets_.size();
@@ -147,7 +147,7 @@ class Balance {
     }
   }
 
-  // One micro-batch to the first of the targets, or to the run of lanes that a long sequence takes.
+  // Gives one micro-batch to the first target, or to the run of lanes that a long sequence takes.
   void give(std::vector<int>& lanes) {
     size_t bucket = next_bucket();
     const int first = buckets_[bucket].front();

@@ -14,7 +14,7 @@ using cost::Wide;
 
 struct Group {
   int lanes = 1;
-  Wide squares = 0;  // of its sequences
+  Wide squares = 0;  // sum over its sequences
   Wide cost = 0;     // squares ÷ lanes
   std::vector<int> sequences;
 };
@@ -81,7 +81,7 @@ class Rounds {
     group.cost = group.squares / group.lanes;
   }
 
-  std::pair<Wide, Wide> spread() const {  // least and most
+  std::pair<Wide, Wide> spread() const {  // minimum and maximum
     Wide least = groups_.front().cost;
     Wide most = least;
     for (const Group& group : groups_) {
@@ -95,7 +95,7 @@ class Rounds {
     return (most - least) * 100 <= most * options_.slack_percent;
   }
 
-  // Takes from the costliest group, as long as no lane is free and the costs then lie closer together.
+  // Takes sequences from the costliest group while no lane is free and that narrows the spread of costs.
   void trim() {
     while (free_lanes_ == 0 && !balanced()) {
       Group& costliest = *std::max_element(groups_.begin(), groups_.end(),
@@ -166,7 +166,7 @@ class Rounds {
 
   const LaneReference& reference_;
   const DynamicCpOptions& options_;
-  std::vector<int> left_;  // the longest first
+  std::vector<int> left_;  // descending length
   std::vector<Group> groups_;
   int free_lanes_ = 0;
   std::vector<strategy::PipelineMicroBatch> micro_batches_;

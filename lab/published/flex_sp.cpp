@@ -18,7 +18,7 @@ constexpr int kMoreMicroBatches = 4;
 
 struct LanePart {
   std::vector<int> sequences;  // indices into the batch
-  FlexSpGroups groups;         // of indices into `sequences`
+  FlexSpGroups groups;         // groups have indices into `sequences`
 };
 struct Batch {
   std::vector<LanePart> micro_batches;
@@ -32,14 +32,14 @@ std::vector<int> by_descending_length(std::span<const int64_t> lengths) {
   return order;
 }
 
-// Of one rank of a group.
+// The work of one rank of a group.
 cost::Work share_of(const cost::Work& work, int size) {
   return {.tokens = (work.tokens + size - 1) / size,
           .windowed = (work.windowed + size - 1) / size,
           .squares = (work.squares + size - 1) / size};
 }
 
-// Sizes that one step of the search leads to: one group split in two, or two equal ones joined.
+// Sizes after one step of the search: one group split in two, or two equal ones joined.
 std::vector<std::vector<int>> neighbours(const std::vector<int>& sizes, int largest) {
   std::set<std::vector<int>> found;
   const auto add = [&](std::vector<int> next) {
@@ -64,14 +64,14 @@ std::vector<std::vector<int>> neighbours(const std::vector<int>& sizes, int larg
   return {found.begin(), found.end()};
 }
 
-// Takes `next` where it is there and faster; whether it did.
+// Replaces `best` by `next` if that exists and is faster; returns whether it did.
 bool take_faster(std::optional<FlexSpGroups>& best, std::optional<FlexSpGroups> next) {
   if (!next || (best && next->time_ns >= best->time_ns)) return false;
   best = std::move(next);
   return true;
 }
 
-// Sequences in groups of given sizes, which single moves and exchanges make end sooner.
+// Sequences in groups of given sizes, improved by single moves and exchanges.
 class Assignment {
  public:
   Assignment(FlexSpGroups groups, std::span<const int64_t> lengths, const FlexSpCost& cost)
@@ -95,11 +95,11 @@ class Assignment {
     int64_t on_lane = 0;  // tokens
     int64_t ns = 0;
   };
-  // What becomes of two groups.
+  // The new state of two groups.
   struct Change {
     size_t to = 0;
-    int leaves = -1;  // the slowest group
-    int comes = -1;   // from the other one; -1: nothing
+    int leaves = -1;  // the sequence that leaves the slowest group
+    int comes = -1;   // the sequence from the other one; -1: none
     Load of_slowest, of_other;
     int64_t slower_ns() const { return std::max(of_slowest.ns, of_other.ns); }
   };
@@ -129,7 +129,7 @@ class Assignment {
 
   int64_t least_ns() const { return std::ranges::min(loads_, {}, &Load::ns).ns; }
 
-  // Of many sequences some of each length: they come by descending length.
+  // A sample of the sequences, spread over lengths, because they come by descending length.
   static std::vector<int> some_of(const std::vector<int>& sequences) {
     constexpr size_t kMost = 12;
     if (sequences.size() <= kMost) return sequences;
@@ -138,7 +138,7 @@ class Assignment {
     return some;
   }
 
-  // The change of the slowest group and another one after which the slower of both ends soonest.
+  // Makes the change between the slowest group and another one after which the slower of both ends soonest.
   bool improve_slowest() {
     const size_t from = slowest();
     Change best{.of_slowest = loads_[from]};
@@ -181,7 +181,7 @@ class Assignment {
   std::vector<Load> loads_;
 };
 
-// From these groups on, while splitting and joining them pays.
+// Searches from these groups while splitting and joining groups pays.
 std::optional<FlexSpGroups> search_from(std::optional<FlexSpGroups> best, std::span<const int64_t> lengths,
                                         const FlexSpCost& cost) {
   for (bool better = best.has_value(); better;) {
@@ -213,14 +213,14 @@ std::optional<Batch> batch_of(std::span<const int64_t> lengths, const std::vecto
   return batch;
 }
 
-// The blaster's batches, by number of micro-batches. None when the batch does not fit.
+// The blaster's batches, by number of micro-batches. Empty if the batch does not fit.
 std::vector<Batch> all_batches(std::span<const int64_t> lengths, const FlexSpCost& cost) {
   const std::vector<int> order = by_descending_length(lengths);
   const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
   const int64_t capacity = std::max<int64_t>(1, cost.capacity_tokens(1) * cost.ranks());
   const auto fewest = static_cast<int>((tokens + capacity - 1) / capacity);
   std::vector<Batch> batches;
-  // Runs of even token sums may not fit as few as the tokens alone would.
+  // Runs with even token sums may need more micro-batches than the sum of tokens does.
   for (int count = std::max(1, fewest); count <= fewest + kMoreMicroBatches || batches.empty(); ++count) {
     if (count > static_cast<int>(lengths.size())) break;
     if (std::optional<Batch> next = batch_of(lengths, order, count, cost))
@@ -242,7 +242,7 @@ void improve_groups(std::span<const int64_t> lengths, const FlexSpCost& cost, co
   }
 }
 
-// Nothing when the batch does not fit.
+// Nullopt if the batch does not fit.
 std::optional<Batch> best_batch(std::span<const int64_t> lengths, const FlexSpCost& cost,
                                 const ImproveGroups& improve) {
   std::vector<Batch> batches = all_batches(lengths, cost);
@@ -318,7 +318,7 @@ std::optional<FlexSpGroups> assign_to_groups(std::span<const int64_t> lengths, s
   FlexSpGroups groups{.sizes = {sizes.begin(), sizes.end()},
                       .sequences = std::vector<std::vector<int>>(sizes.size())};
   std::vector<cost::Work> loads(sizes.size());
-  std::vector<int64_t> tokens(sizes.size(), 0);  // of one of its ranks
+  std::vector<int64_t> tokens(sizes.size(), 0);  // on one of each group's ranks
   for (const int s : by_descending_length(lengths)) {
     const int64_t length = lengths[static_cast<size_t>(s)];
     int64_t least_ns = std::numeric_limits<int64_t>::max();

@@ -8,8 +8,8 @@
 namespace sluice::published {
 namespace {
 
-// Loads of neighbouring pipelines of one scheme, with the least of halves, quarters and so on, so that the
-// first that ends by a limit, and the one that ends first, are found without a look at all of them.
+// Loads of neighbouring pipelines of one scheme in a tree of minima over halves, quarters and so on. So the
+// first that ends by a limit, and the one that ends first, are found without visiting all pipelines.
 class SchemeLoads {
  public:
   SchemeLoads(size_t scheme, std::vector<int> pipelines, DispatchLoad empty)
@@ -32,11 +32,11 @@ class SchemeLoads {
     bool operator==(const Found&) const = default;
     auto operator<=>(const Found&) const = default;
   };
-  // The first that ends by the limit with such a sequence.
+  // The first pipeline that ends by the limit with a sequence of this time.
   std::optional<size_t> first_within(int64_t ns, int64_t limit_ns) const {
     return first_within(1, ns, limit_ns);
   }
-  // The one that ends first with it, the first of equals.
+  // The pipeline that ends first with the sequence, the first of equals.
   Found soonest(int64_t ns) const {
     Found best;
     soonest(1, 0, leaves_, ns, best);
@@ -67,7 +67,7 @@ class SchemeLoads {
     const std::optional<size_t> found = first_within(2 * node, ns, limit_ns);
     return found ? found : first_within(2 * node + 1, ns, limit_ns);
   }
-  // Of the leaves [begin, begin + count).
+  // Searches the leaves [begin, begin + count).
   void soonest(size_t node, size_t begin, size_t count, int64_t ns, Found& best) const {
     const Found hoped{at_least_ns(node, ns), begin};
     if (hoped >= best) return;
@@ -110,16 +110,16 @@ struct Place {
   size_t at = 0;
 };
 
-// A load only grows, so the maximum over all pipelines after adding to one is the larger of the present
-// maximum and that one's new load: the first that stays below it raises nothing, and where none does, or the
-// own load breaks ties, it is the one that ends first.
+// A load only grows, so the maximum after adding to a pipeline is the larger of the present maximum and that
+// pipeline's new load. The first pipeline that stays below the maximum raises nothing. If there is none, or
+// if own loads break ties, the choice is the pipeline that ends first.
 Place best_place(const DispatchTimes& times, int sequence, const std::vector<SchemeLoads>& runs,
                  int64_t most_ns, TieRule tie_rule) {
   Place best;
   SchemeLoads::Found soonest;
   for (size_t run = 0; run < runs.size(); ++run) {
     const int64_t ns = times.scheme_ns(sequence, runs[run].scheme());
-    if (ns == DispatchTimes::kDoesNotFit) break;  // nor does any after it
+    if (ns == DispatchTimes::kDoesNotFit) break;  // no later pipeline holds it either
     if (tie_rule == TieRule::kFirst) {
       if (const auto at = runs[run].first_within(ns, most_ns)) return {run, *at};
     }

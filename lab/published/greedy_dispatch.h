@@ -1,5 +1,5 @@
-// Sequences to pipelines one after the other, each where the largest estimate of a pipeline (Hydraulis, Eq.
-// 2) grows least: the step of Algorithm 1.
+// Assigns sequences to pipelines one after the other, each where the largest estimate of a pipeline
+// (Hydraulis, Eq. 2) grows least: the step of Algorithm 1.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace sluice::published {
 
-// Which of several pipelines that raise the maximum equally gets a sequence: the first of them, as "<" in the
-// published algorithm has it, or the one with the least load of its own, then the first.
+// The choice among pipelines that raise the maximum equally: the first of them, as "<" in the published
+// algorithm says, or the one with the least load of its own, then the first.
 enum class TieRule { kFirst, kOwnLoad };
 
 struct Dispatch {
@@ -35,7 +35,7 @@ struct DispatchLoad {
   bool operator==(const DispatchLoad&) const = default;
 };
 
-// How long a sequence keeps a scheme's slowest stage busy, by some rule.
+// The time for which a sequence keeps a scheme's slowest stage busy, by some rule.
 using SequenceTime = int64_t (*)(const plan::SchemeCost& scheme, int64_t length);
 
 // The times of sequences on pipelines.
@@ -63,17 +63,17 @@ class DispatchTimes {
 
  private:
   std::vector<const plan::SchemeCost*> pipelines_;
-  std::vector<const plan::SchemeCost*> schemes_;  // those that differ
+  std::vector<const plan::SchemeCost*> schemes_;  // distinct schemes
   std::vector<size_t> scheme_of_;                 // by pipeline
   std::vector<int> largest_first_;
   std::vector<int64_t> times_ns_;  // by sequence, then scheme
   bool feasible_ = true;
 };
 
-// Sequences in this order. REQUIRES: each fits some pipeline.
+// Dispatches sequences in this order. REQUIRES: each fits some pipeline.
 Dispatch dispatch_in_order(const DispatchTimes& times, std::span<const int> order, TieRule tie_rule);
 
-// Indices from the longest down, equal ones in their own order.
+// Indices in order of descending length, equal lengths in their own order.
 std::vector<int> longest_first(std::span<const int64_t> lengths);
 
 }  // namespace sluice::published

@@ -32,7 +32,7 @@ class IdealSearch {
   }
 
  private:
-  // Inverse to the times of the sequence in the middle, dearer from there as long as that raises the bound.
+  // Prices begin inverse to the middle sequence's times, then change in shrinking steps that raise the bound.
   void set_prices() {
     prices_.assign(times_.schemes(), kUnitPrice);
     if (order_.empty()) return set_least();
@@ -50,7 +50,7 @@ class IdealSearch {
   }
   int64_t time_in_the_middle(int middle, size_t scheme) const {
     const int64_t ns = times_.scheme_ns(middle, scheme);
-    // A scheme that does not hold it is as slow as any.
+    // A scheme that does not hold the sequence counts as extremely slow.
     return ns == DispatchTimes::kDoesNotFit ? int64_t{1} << 40 : std::max<int64_t>(ns, 1);
   }
   void raise_price(size_t scheme, int64_t parts) {
@@ -65,7 +65,7 @@ class IdealSearch {
     }
   }
 
-  // The least priced times of all sequences from each place of the order on.
+  // The least priced time of all sequences from each place of the order on.
   void set_least() {
     least_from_.assign(order_.size() + 1, 0);
     for (size_t i = order_.size(); i > 0; --i) {
@@ -81,7 +81,7 @@ class IdealSearch {
   }
   int64_t price_of(int pipeline) const { return prices_[times_.scheme_of(pipeline)]; }
 
-  // The longest sequence on the pipeline that ends it first, and the average.
+  // The larger of the longest sequence's earliest end and the average.
   int64_t root_bound_ns() const {
     if (order_.empty()) return 0;
     int64_t alone_ns = std::numeric_limits<int64_t>::max();
@@ -95,8 +95,8 @@ class IdealSearch {
     return static_cast<int64_t>((priced + least_from_[next] + total_price_ - 1) / total_price_);
   }
 
-  // Sequences from `next` in the order; `most_ns` is the largest load so far, `priced` all loads at their
-  // prices.
+  // Places sequences from `next` in the order; `most_ns` is the largest load so far, `priced` the sum of
+  // loads at their prices.
   void place(size_t next, int64_t most_ns, Wide priced) {
     if (next == order_.size()) {
       found_.best = {pipeline_of_, most_ns};

@@ -1,5 +1,5 @@
-// The lanes of a pipeline while work is put on them: when each is free, and which run of them is free
-// soonest.
+// The time at which each lane of a pipeline is free while work is put on lanes, and the run of lanes that is
+// free soonest.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ class LaneFloor {
 
   int lanes() const { return static_cast<int>(end_ns_.size()); }
   int64_t end_ns(int lane) const { return end_ns_[static_cast<size_t>(lane)]; }
-  int64_t end_ns(plan::LaneRun run) const;  // of its last
+  int64_t end_ns(plan::LaneRun run) const;  // end of the run's last lane
   void raise(plan::LaneRun run, int64_t end_ns);
 
-  // The run of so many lanes that is free soonest; of equals the one that leaves least idle, then the first.
+  // The run of `lanes` lanes that is free soonest; of equals the run that leaves least idle, then the first.
   // O(lanes).
   plan::LaneRun soonest(int lanes);
 
  private:
   std::vector<int64_t> end_ns_;
-  std::vector<int> highest_;  // of soonest: lanes of the run whose ends descend
+  std::vector<int> highest_;  // used by soonest(): lanes of the run, with descending ends
 };
 
 }  // namespace sluice::published

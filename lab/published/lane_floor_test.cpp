@@ -9,7 +9,7 @@
 namespace sluice::published {
 namespace {
 
-// What all its lanes leave idle before they are free together.
+// The idle time of all lanes of the run until they are free together.
 int64_t idle_ns(const LaneFloor& floor, plan::LaneRun run) {
   int64_t idle_ns = 0;
   for (int lane = run.first; lane < run.first + run.lanes; ++lane)

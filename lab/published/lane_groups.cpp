@@ -12,7 +12,7 @@
 namespace sluice::published {
 namespace {
 
-constexpr int kPackHalvings = 3;  // of the longest micro-batch
+constexpr int kPackHalvings = 3;  // halvings of the longest micro-batch
 
 strategy::PipelineMicroBatch micro_batch_of(const LaneGroup& group, int first_lane, int ring,
                                             const GroupProgram& program, std::span<const int64_t> lengths) {
@@ -24,7 +24,7 @@ strategy::PipelineMicroBatch micro_batch_of(const LaneGroup& group, int first_la
     longest = std::max(longest, micro_batch.sequences.back().length_tokens);
   }
   while (micro_batch.lanes > 1 && longest < 2 * micro_batch.lanes)
-    micro_batch.lanes /= 2;  // each needs a token
+    micro_batch.lanes /= 2;  // each lane needs a token
   if (micro_batch.lanes == 1) return micro_batch;
   micro_batch.exchange = program.exchange;
   micro_batch.number = ring;

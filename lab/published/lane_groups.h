@@ -1,5 +1,5 @@
-// Plans of programs that cut all ranks into groups anew for each micro-batch, each of which shares its
-// sequences between its lanes, and whose micro-batches run on all ranks together: DeepSpeed, FSDP, FlexSP.
+// Plans of DeepSpeed, FSDP and FlexSP, which divide all ranks into groups for each micro-batch. A group
+// shares its sequences between its lanes, and a micro-batch runs on all ranks together.
 #pragma once
 
 #include <cstdint>
@@ -15,33 +15,33 @@ namespace sluice::published {
 
 struct LaneGroup {
   int lanes = 1;
-  std::vector<int> sequences;  // indices into the lengths; empty: the group has nothing to do
+  std::vector<int> sequences;  // indices into the lengths; empty: the group is idle
 };
 
-// How lanes of a group see each other's keys and values, and what their activations come to.
+// The exchange of keys and values between lanes of a group, and the costs of its activations.
 struct GroupProgram {
   strategy::Scheme scheme;  // one pipeline, on all ranks
   strategy::Exchange exchange = strategy::Exchange::kHeads;
   strategy::MemoryPolicy memory = {};
 };
 
-// One pipeline. A micro-batch's groups lie side by side from lane 0 on; one whose sequences are all shorter
-// than two tokens a lane uses fewer of its lanes. Where all lanes share parameters it is a pass; where fewer
-// do, its groups join passes as strategy::assign_passes says. The estimate is that of the schedule that would
-// run. Sequences are those of `lengths`, in their order, of no document.
+// One pipeline. A micro-batch's groups lie side by side from lane 0 on; a group whose sequences are all
+// shorter than two tokens a lane uses fewer of its lanes. If all lanes share parameters, a micro-batch is a
+// pass; if fewer do, its groups join passes by strategy::assign_passes. The estimate is that of the schedule
+// that would run. Sequences have the order of `lengths` and belong to no document.
 strategy::StepPlan lane_groups_plan(const GroupProgram& program,
                                     std::span<const std::vector<LaneGroup>> micro_batches,
                                     std::span<const int64_t> lengths, const cost::CostModel& cost,
                                     int world_size);
 
-// What one lane of a group has of a sequence: two of 2·lanes chunks.
+// Tokens of a sequence on one lane of a group: two of 2·lanes chunks.
 int64_t tokens_on_lane(int64_t length, int lanes);
 
-// How much a lane of a group holds in a micro-batch, where its exchange takes room too.
+// Tokens that a lane of a group can hold in a micro-batch, with memory for its exchange.
 int64_t capacity_tokens(const GroupProgram& program, int lanes, const cost::CostModel& cost, int world_size);
 
-// One width for all: first-fit decreasing makes micro-batches of at most `micro_batch_tokens` a lane (more
-// only for a single sequence), which are dealt to the groups in turns.
+// Groups of one width: first-fit decreasing makes micro-batches of at most `micro_batch_tokens` a lane (more
+// only for a single sequence), dealt to the groups round robin.
 struct StaticGroups {
   GroupProgram program;
   int group_lanes = 1;
@@ -51,14 +51,14 @@ struct StaticGroups {
 strategy::StepPlan static_groups_plan(const StaticGroups& choice, std::span<const int64_t> lengths,
                                       const cost::CostModel& cost, int world_size);
 
-// Of the widths, powers of two that divide the lanes (kHeads: and a TP rank's heads), and micro-batches as
-// long as the context, as long as memory allows, and half, a quarter and an eighth of that: those with the
-// least mean estimate over the sample batches. Nothing when none holds the context.
+// The static groups with the least mean estimate over the sample batches. Widths are powers of two that
+// divide the lanes (kHeads: and a TP rank's heads). Micro-batches are as long as the context, or as memory
+// allows, or a half, quarter or eighth of that. Nullopt if no width holds the context.
 std::optional<StaticGroups> best_static_groups(const GroupProgram& program, int64_t context_length,
                                                std::span<const std::vector<int64_t>> sample_batches,
                                                const cost::CostModel& cost, int world_size);
 
-// The widest such group, of at most so many lanes.
+// The largest possible width of a group, at most `most_lanes`.
 int most_group_lanes(const GroupProgram& program, const cost::CostModel& cost, int most_lanes);
 
 }  // namespace sluice::published

@@ -31,7 +31,7 @@ int64_t LaneOffload::most_tokens(int permille) const {
   const strategy::Scheme& scheme = reference_.scheme().scheme();
   const int64_t alone =
       cost::MemoryCost(cost_.under({.offload_permille = permille}), scheme).max_len_tokens(world_size_);
-  // A rank has transients for its longest micro-batch, whichever is at work.
+  // A rank keeps transient memory for its longest micro-batch at all times.
   const int64_t free_bytes =
       cost_.options().memory.device_bytes - cost::MemoryCost(cost_, scheme).fixed_bytes(world_size_) -
       reference_.lane_tokens() * cost::MemoryCost(cost_, scheme).held_bytes_per_token();

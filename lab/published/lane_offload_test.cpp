@@ -61,7 +61,7 @@ TEST(LaneOffload, LeastWorkTakesFewerLanesWhereTheStepIsLongEnough) {
   EXPECT_LT(scheme.lane_ns(5000, cut.lanes) * cut.lanes, scheme.lane_ns(5000, 5) * 5);
 }
 
-// What a lane is given beside its other micro-batches fits the device.
+// A lane's part beside its other micro-batches fits the device.
 TEST(LaneOffload, MemoryBoundsWhatALaneTakes) {
   const cost::CostModel cost = cost_with_host(1'000'000'000'000);
   const int64_t held = cost::MemoryCost(cost, {.cp = kRingLanes}).max_len_tokens(kRingLanes);

@@ -1,5 +1,5 @@
-// Code that reference planners of one laned pipeline share: they choose micro-batches and lanes, this makes a
-// step plan of it and times it like any other.
+// Common code of reference planners for one pipeline with many lanes: they choose micro-batches and lanes;
+// this code makes a step plan and times it like any other.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ namespace sluice::published {
 
 class LaneReference {
  public:
-  // The pipeline lies on ranks 0, 1, …. A lane's micro-batch holds `lane_tokens`, or as many as memory does
-  // when that is 0 or more. InputError when the scheme has more ranks than the world. `lengths` must outlive
+  // The pipeline lies on ranks 0, 1, …. A lane's micro-batch holds `lane_tokens`; 0: as many as memory does,
+  // which is also the limit. InputError if the scheme has more ranks than the world. `lengths` must outlive
   // it.
   LaneReference(const strategy::Scheme& scheme, int64_t lane_tokens, std::span<const int64_t> lengths,
                 const cost::CostModel& cost, int world_size);
 
-  // Why all lanes together do not hold the longest sequence; nothing when they do. REQUIRED for all below but
-  // figures of the scheme.
+  // The reason why all lanes together do not hold the longest sequence; nullopt if they do. All functions
+  // below require nullopt, except for figures of the scheme.
   std::optional<base::Infeasible> lacks_lanes() const;
 
   int lanes() const { return scheme_.scheme().cp; }
@@ -30,19 +30,19 @@ class LaneReference {
   int64_t lane_tokens() const { return lane_tokens_; }
   int64_t length(int sequence) const { return lengths_[static_cast<size_t>(sequence)]; }
   strategy::MicroBatchSequence sequence(int sequence) const { return {sequence, length(sequence)}; }
-  // Sequences, the longest first, equal ones in the order of the batch.
+  // Sequences in order of descending length, equal lengths in the order of the batch.
   std::vector<int> longest_first() const;
-  // D(s) without offloading: ⌈s ÷ C⌉, or one more where 2k even chunks do not fit otherwise.
+  // D(s) without offloading: ⌈s ÷ C⌉, or one more if 2k even chunks do not fit otherwise.
   int fewest_lanes(int64_t length) const;
   // The time of a micro-batch on each of its lanes.
   int64_t micro_batch_ns(const strategy::PipelineMicroBatch& micro_batch) const;
 
-  // For micro-batches that each lie behind those before them. REQUIRES: every sequence in one micro-batch;
-  // each micro-batch holds at most lane_tokens on a lane.
+  // A plan of micro-batches, each queued behind those before it. REQUIRES: every sequence in exactly one
+  // micro-batch; each micro-batch holds at most lane_tokens on a lane.
   strategy::StepPlan plan(std::vector<strategy::PipelineMicroBatch> micro_batches) const;
 
  private:
-  cost::CostModel cost_;  // of rings alone: what these planners know
+  cost::CostModel cost_;  // knows rings alone, as these planners do
   plan::SchemeCost scheme_;
   strategy::Pipeline pipeline_;
   int64_t lane_tokens_;

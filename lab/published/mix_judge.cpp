@@ -11,7 +11,7 @@ namespace {
 
 using Wide = __int128;
 
-constexpr int64_t kAlike = 64;  // of a class: longer by less than this part
+constexpr int64_t kAlike = 64;  // lengths of a class differ by less than this fraction
 constexpr int64_t kUnitPrice = int64_t{1} << 24;
 constexpr int kRounds = 12;
 constexpr int64_t kNever = MixJudge::kNever;
@@ -22,10 +22,10 @@ int64_t share_of(int64_t ns, int64_t bubbles, int64_t end_ns) {
   return static_cast<int64_t>(Wide{ns} * EndBound::kFull / std::max<int64_t>(1, end_ns - bubbles * ns));
 }
 
-// The pipelines of one scheme while a trial fills them: Algorithm 1's loads by Eq. 2, in classes of the
-// longest that they have. Whoever has one as long as a sequence already takes T more with it, others (PP − 1)
-// times what it is longer as well; the least of either are those of a run of classes, which a tree of minima
-// tells. The first empty pipeline comes after all that have sequences.
+// The pipelines of one scheme while a trial fills them: Algorithm 1's loads by Eq. 2, in classes by longest
+// sequence. A pipeline whose longest sequence is at least as long as a new one takes T more with it. Any
+// other also takes (PP − 1) times the difference in T. The minima of both kinds are those of a run of
+// classes, found by a tree of minima. The first empty pipeline comes after all pipelines with sequences.
 class SegmentTree {
  public:
   SegmentTree(const LengthTimes& times, size_t scheme, int64_t bubbles, int pipelines)
@@ -38,7 +38,7 @@ class SegmentTree {
         as_long_(2 * leaves_),
         shorter_(2 * leaves_) {}
 
-  // All pipelines are empty again.
+  // Empties all pipelines.
   void clear() {
     used_ = 0;
     for (std::vector<Load>& loads : classes_) loads.clear();
@@ -49,7 +49,7 @@ class SegmentTree {
   size_t scheme() const { return scheme_; }
   int64_t time_ns(size_t length) const { return times_->times_ns(length)[scheme_]; }
 
-  // A pipeline; the first of those that end first, in a class if it has sequences.
+  // A pipeline: the first of those that end first; in a class if it has sequences.
   struct Found {
     int64_t ns = kNever;
     uint32_t index = 0;
@@ -59,11 +59,11 @@ class SegmentTree {
       return std::pair(ns, index) < std::pair(other.ns, other.index);
     }
   };
-  // Where a sequence of this length (an index into the times) ends first; some other pipeline, or none, where
-  // nothing ends before `below_ns`.
+  // The pipeline on which a sequence of this length (an index into the times) ends first. If no pipeline ends
+  // before `below_ns`, the result is any other pipeline, or none.
   Found soonest(size_t length, int64_t below_ns) const {
     const int64_t ns = time_ns(length);
-    const int64_t all_ns = (bubbles_ + 1) * ns;  // with as many bubbles
+    const int64_t all_ns = (bubbles_ + 1) * ns;  // with bubbles of the same length
     const size_t of = class_of(length);
     Found best;
     if (used_ < pipelines_) best = {.ns = all_ns, .index = used_};
@@ -75,7 +75,7 @@ class SegmentTree {
     return best;
   }
 
-  // `found`: soonest() of the same.
+  // `found`: the result of soonest() for the same length.
   void add(const Found& found, size_t length) {
     size_t longest = class_of(length);
     if (found.in_class == kEmpty) {
@@ -92,11 +92,11 @@ class SegmentTree {
 
  private:
   static constexpr uint32_t kEmpty = std::numeric_limits<uint32_t>::max();
-  using Load = std::pair<int64_t, uint32_t>;  // by Eq. 2, and whose
+  using Load = std::pair<int64_t, uint32_t>;  // by Eq. 2, and the pipeline
 
   size_t class_of(size_t length) const { return leaves_ == 1 ? 0 : length; }
 
-  // Of classes [begin, end), `more_ns` on top.
+  // The minimum of classes [begin, end), plus `more_ns`.
   static Found least(const std::vector<Found>& tree, size_t begin, size_t end, int64_t more_ns) {
     Found best;
     const size_t leaves = tree.size() / 2;
@@ -108,7 +108,7 @@ class SegmentTree {
     return best;
   }
 
-  // What soonest() found is the first of its class.
+  // The pipeline found by soonest() is the first of its class.
   void pop(size_t in_class) {
     std::ranges::pop_heap(classes_[in_class], std::greater<>());
     classes_[in_class].pop_back();
@@ -140,14 +140,14 @@ class SegmentTree {
   size_t scheme_;
   int64_t bubbles_;
   uint32_t pipelines_;
-  uint32_t used_ = 0;  // that have sequences
+  uint32_t used_ = 0;  // number of pipelines with sequences
   size_t leaves_;
-  std::vector<std::vector<Load>> classes_;  // by the longest; heaps
+  std::vector<std::vector<Load>> classes_;  // by longest sequence; heaps
   std::vector<Found> as_long_;              // minima of loads
-  std::vector<Found> shorter_;              // minima of what is left of them without the longest's bubbles
+  std::vector<Found> shorter_;              // minima of loads without the bubbles of the longest
 };
 
-// Those of the largest MaxLen first.
+// Empty loads, in order of descending MaxLen.
 std::vector<SegmentTree> empty_loads(const plan::Mix& mix, const LengthTimes& times) {
   const std::span<const plan::SchemeCost> schemes = times.schemes();
   std::vector<SegmentTree> loads;
@@ -159,7 +159,7 @@ std::vector<SegmentTree> empty_loads(const plan::Mix& mix, const LengthTimes& ti
   return loads;
 }
 
-// One trial's estimate; kNever where a sequence fits nowhere, or as soon as it is not below `limit_ns`.
+// One trial's estimate; kNever if a sequence fits nowhere, or once it is not below `limit_ns`.
 int64_t trial_ns(std::vector<SegmentTree>& loads, std::span<const int> order, int64_t limit_ns) {
   for (SegmentTree& of : loads) of.clear();
   int64_t most_ns = 0;
@@ -181,7 +181,7 @@ int64_t trial_ns(std::vector<SegmentTree>& loads, std::span<const int> order, in
   return most_ns < limit_ns ? most_ns : kNever;
 }
 
-// The least of all trials; kNever where that is not below `limit_ns`.
+// The least of all trials; kNever if it is not below `limit_ns`.
 int64_t trials_ns(const LengthTimes& times, const plan::Mix& mix, std::span<const std::vector<int>> orders,
                   int64_t limit_ns) {
   std::vector<SegmentTree> loads = empty_loads(mix, times);
@@ -213,11 +213,11 @@ size_t LengthTimes::index_of(int64_t length) const {
 }
 
 EndBound::EndBound(const LengthTimes& times) : times_(times) {
-  int64_t most = -1;  // of the class
+  int64_t most = -1;  // longest length of the class
   for (size_t i = 0; i < times.size(); ++i) {
     if (times.length(i) > most) {
       most = times.length(i) + times.length(i) / kAlike;
-      // What holds the shortest of the class is taken to hold all of it.
+      // A scheme that holds the shortest of the class counts as holding all of it.
       classes_.push_back({.shortest = i});
     }
     classes_.back().sequences += times.sequences(i);
@@ -269,7 +269,7 @@ int64_t EndBound::fullness(const plan::Mix& mix) const {
     const Wide even = std::max<Wide>(1, priced / room);
     most = std::max(most, static_cast<int64_t>(even));
     for (Group& group : groups) {
-      // Dearer where it is fuller than the others, by at most a quarter.
+      // A scheme's price rises if it is fuller than the others, by at most a quarter.
       const Wide off = std::clamp<Wide>(group.load / group.pipelines - even, -even, even);
       group.price = std::max<int64_t>(
           1, group.price + static_cast<int64_t>(off * group.price / even / (4 + 2 * round)));
@@ -289,7 +289,7 @@ MixJudge::MixJudge(const std::vector<int64_t>& lengths, std::span<const plan::Sc
 
 int64_t MixJudge::estimated_ns(const plan::Mix& mix) const { return trials_ns(times_, mix, orders_, kNever); }
 
-// From the least full mix by the end of the guess, as long as one may end as soon as the best.
+// Tries mixes from the least full by the end of the guess, as long as one can end as soon as the best.
 size_t MixJudge::best_of(std::span<const plan::Mix> mixes, size_t guess) const {
   std::pair<int64_t, size_t> best{estimated_ns(mixes[guess]), guess};
   for (size_t m = 0; m < mixes.size() && best.first == kNever; ++m) best = {estimated_ns(mixes[m]), m};
@@ -304,7 +304,7 @@ size_t MixJudge::best_of(std::span<const plan::Mix> mixes, size_t guess) const {
   std::ranges::sort(order);
   for (const auto& [fullness, mix] : order) {
     if (mix == best.second || bound.fullness(mixes[mix]) > EndBound::kFull) continue;
-    // Of equals the first.
+    // Ties go to the first mix.
     const int64_t ns = trials_ns(times_, mixes[mix], orders_, best.first + (mix < best.second ? 1 : 0));
     if (ns == kNever) continue;
     best = {ns, mix};

@@ -1,5 +1,5 @@
-// Which of many mixes Algorithm 1 ends first with, by Eq. 2, on one batch: what trying all of them finds,
-// most of them ruled out before or during their trials.
+// Finds the mix on which Algorithm 1 ends first, by Eq. 2, for one batch. The result is that of trying all
+// mixes, but most are ruled out before or during their trials.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace sluice::published {
 
-// Of one batch the lengths that differ, ascending, how many sequences have each, and how long these take on
-// each scheme: T(l, P) by the constants as printed.
+// The distinct lengths of one batch, ascending, with their numbers of sequences and their times on each
+// scheme: T(l, P) by the constants as printed.
 class LengthTimes {
  public:
   static constexpr int64_t kDoesNotFit = std::numeric_limits<int64_t>::max();
@@ -24,12 +24,12 @@ class LengthTimes {
   size_t size() const { return lengths_.size(); }
   int64_t length(size_t index) const { return lengths_[index]; }
   int64_t sequences(size_t index) const { return sequences_[index]; }
-  // By scheme.
+  // One time per scheme.
   std::span<const int64_t> times_ns(size_t index) const {
     return std::span(times_ns_).subspan(index * schemes_.size(), schemes_.size());
   }
   std::span<const plan::SchemeCost> schemes() const { return schemes_; }
-  // Of a length of the batch.
+  // The index of one of the batch's lengths.
   size_t index_of(int64_t length) const;
 
  private:
@@ -39,11 +39,11 @@ class LengthTimes {
   std::vector<int64_t> times_ns_;  // by length, then scheme
 };
 
-// On which mixes a batch may end by M at all, by Eq. 2. A pipeline of scheme k that does has
-// Σ T_ik <= M − (PP_k − 1)·T_jk, j the longest of its sequences; so each of them takes at least the share
-// u_ik = T_ik ÷ (M − (PP_k − 1)·T_ik) of it, and d_k pipelines of price λ_k do not hold a batch with
+// A bound by Eq. 2 on the mixes on which a batch can end by M. A pipeline of scheme k that ends by M has Σ
+// T_ik <= M − (PP_k − 1)·T_jk, j the longest of its sequences. So sequence i takes at least the share u_ik =
+// T_ik ÷ (M − (PP_k − 1)·T_ik) of it. A mix with d_k pipelines of price λ_k cannot hold a batch if
 //   Σ_i min_k λ_k·u_ik > Σ_k λ_k·d_k.
-// Prices are found by a few damped rounds: what is fuller than the others gets dearer.
+// A few damped rounds find prices: a scheme that is fuller than the others becomes dearer.
 class EndBound {
  public:
   static constexpr int64_t kFull = int64_t{1} << 30;
@@ -51,10 +51,10 @@ class EndBound {
   // The times must outlive it.
   explicit EndBound(const LengthTimes& times);
 
-  // M. REQUIRES: called before fullness().
+  // Sets M. REQUIRES: called before fullness().
   void set_end(int64_t end_ns);
-  // What the batch takes of the mix at least, in parts of kFull: above it nothing ends by M, and prices are
-  // not sought further.
+  // The least part of the mix that the batch takes, in units of kFull. Above kFull no assignment ends by M,
+  // and the search for prices stops.
   int64_t fullness(const plan::Mix& mix) const;
 
  private:
@@ -76,16 +76,16 @@ class MixJudge {
   MixJudge(const std::vector<int64_t>& lengths, std::span<const plan::SchemeCost> schemes,
            const DispatchOptions& options);
 
-  // What dispatch() estimates on the mix; kNever where it does not hold the batch.
+  // dispatch()'s estimate for the mix; kNever if the mix does not hold the batch.
   int64_t estimated_ns(const plan::Mix& mix) const;
 
-  // The first of those with the least estimate, 0 where none holds the batch. `guess` is tried first, which
-  // changes nothing but the time that it takes. REQUIRES: some mix.
+  // The first mix with the least estimate; 0 if no mix holds the batch. `guess` is tried first, which
+  // influences only the running time. REQUIRES: at least one mix.
   size_t best_of(std::span<const plan::Mix> mixes, size_t guess = 0) const;
 
  private:
   LengthTimes times_;
-  std::vector<std::vector<int>> orders_;  // by trial; of indices into times_
+  std::vector<std::vector<int>> orders_;  // by trial; indices into times_
 };
 
 }  // namespace sluice::published

@@ -12,7 +12,7 @@
 namespace sluice::published {
 namespace {
 
-// Eq. 1 of so many micro-batches, the longest of which is the sum of such times.
+// Eq. 1 for `count` micro-batches, with the longest one's sum of times.
 int64_t estimate_ns(int64_t longest_ns, size_t count, const plan::SchemeCost& scheme,
                     ConstantRule constants) {
   if (constants == ConstantRule::kReleased) longest_ns += scheme.micro_batch_ns();
@@ -60,7 +60,7 @@ PaperPacking pack_by_paper(std::span<const int64_t> lengths, const plan::SchemeC
   const auto estimate = [&](int64_t longest_ns, int count) {
     return estimate_ns(longest_ns, static_cast<size_t>(count), scheme, options.constants);
   };
-  // What a V must stay below to be worth a search.
+  // The time that a V must stay below to be worth a search.
   const auto worth_ns = [&] {
     return best.estimated_ns -
            static_cast<int64_t>(static_cast<__int128>(best.estimated_ns) * options.tolerance_ppm / 1'000'000);

@@ -1,5 +1,5 @@
-// Stage two of the published assignment: the sequences of one pipeline to micro-batches (Hydraulis, section
-// 6.1 and appendix D).
+// Stage two of the published assignment: packing the sequences of one pipeline into micro-batches (Hydraulis,
+// section 6.1 and appendix D).
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@
 
 namespace sluice::published {
 
-// kBalanced: Eq. 1. kLongest: first-fit decreasing to the longest micro-batch, which Hydraulis starts from in
-// its ablation.
+// kBalanced: Eq. 1. kLongest: first-fit decreasing to the longest micro-batch, the start of Hydraulis' own
+// ablation.
 enum class PaperPackRule { kBalanced, kLongest };
 
 struct PaperPackOptions {
   PaperPackRule rule = PaperPackRule::kBalanced;
   ConstantRule constants = ConstantRule::kPrinted;
   PartitionSolver solver = partition;
-  int64_t tolerance_ppm = 100;    // within which the fullest micro-batch counts as the best
-  int64_t node_budget = 200'000;  // for each number of micro-batches
+  int64_t tolerance_ppm = 100;    // a fullest micro-batch within this of the bound counts as the best
+  int64_t node_budget = 200'000;  // per number of micro-batches
 };
 
 struct PaperPacking {
@@ -39,10 +39,10 @@ struct CountRange {
 };
 CountRange micro_batch_range(std::span<const int64_t> lengths, const plan::SchemeCost& scheme);
 
-// Eq. 1, solved for every V in that range, with T and c by the rule of constants. The least estimate wins, of
-// equals the fewest micro-batches. A V whose bound is no better than the best is left out.
-// Where nothing in the range fits, the first V above it that does. A pure function of its inputs.
-// With kLongest Eq. 1 only estimates. REQUIRES: every length <= scheme.max_len_tokens().
+// Solves Eq. 1 for every V in that range, with T and c by the rule of constants. The least estimate wins, of
+// equals the fewest micro-batches. A V whose bound is no better than the best is skipped. If no V in the
+// range fits, the first V above it that fits is used. A pure function of its inputs. With kLongest, Eq. 1
+// only estimates. REQUIRES: every length <= scheme.max_len_tokens().
 PaperPacking pack_by_paper(std::span<const int64_t> lengths, const plan::SchemeCost& scheme,
                            const PaperPackOptions& options);
 

@@ -21,7 +21,7 @@ std::optional<Dispatch> dispatch_by_paper(std::span<const int64_t> lengths,
   return std::move(ideal->best);
 }
 
-// `members`: the sequences of the pipeline.
+// `members`: indices of the pipeline's sequences.
 strategy::PipelinePlan pipeline_plan(const strategy::Pipeline& pipeline, const plan::SchemeCost& scheme,
                                      const PaperPacking& packing, std::span<const int> members,
                                      std::span<const int64_t> lengths) {

@@ -27,17 +27,17 @@ struct PaperOptions {
 
 struct PaperPlan {
   std::vector<strategy::PipelinePlan> pipelines;
-  int64_t published_ns = 0;  // Eq. 1 of the slowest pipeline: what the published system chooses by
-  int64_t makespan_ns = 0;   // of the schedule that will run
-  bool proved = true;        // every packing is
+  int64_t published_ns = 0;  // Eq. 1 of the slowest pipeline: the criterion of the published system
+  int64_t makespan_ns = 0;   // under the schedule that will run
+  bool proved = true;        // true if every packing is proved
 };
 
-// Every candidate of a planner by Algorithm 1 on Eq. 2 and Eq. 1 for every V; the one with the least estimate
-// by Eq. 1 is taken, and timed like any plan by the schedule that will run. The stream of random numbers
-// follows step and candidate.
+// Plans every candidate of a planner by Algorithm 1 with Eq. 2, and by Eq. 1 for every V. The candidate with
+// the least estimate by Eq. 1 is chosen, and timed like any plan by the schedule that will run. Step and
+// candidate determine the random number stream.
 std::shared_ptr<const plan::Method> paper(PaperOptions options = {});
 
-// Nothing when a sequence fits no pipeline. InputError when a pipeline has more than one lane, which the
+// Nullopt if a sequence fits no pipeline. InputError if a pipeline has more than one lane, which the
 // published planner does not know. REQUIRES: `schemes` holds every scheme.
 std::optional<PaperPlan> plan_by_paper(const strategy::Strategy& strategy, const plan::SchemeCosts& schemes,
                                        const cost::CostModel& cost, std::span<const int64_t> lengths,

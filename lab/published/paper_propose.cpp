@@ -19,7 +19,7 @@ constexpr int64_t kInfinite = std::numeric_limits<int64_t>::max() / 4;
 constexpr int64_t kParts = 10;
 constexpr int64_t kStepTokens = 128;
 constexpr int64_t kMostPlaces = 256;
-constexpr int kTrials = 10;  // of Algorithm 1, to compare strategies
+constexpr int kTrials = 10;  // trials of Algorithm 1 for comparing strategies
 
 int64_t divide_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
@@ -48,7 +48,7 @@ FractionalStrategies::Choice choice_of(const plan::SchemeCost& scheme, const std
   return choice;
 }
 
-// All unique mixes, those of the longest length first.
+// All distinct mixes, those of the longest length first.
 std::vector<plan::Mix> all_mixes(const plan::ProposalOptions& options,
                                  std::span<const plan::SchemeCost> schemes) {
   std::vector<int64_t> sorted;
@@ -81,7 +81,7 @@ std::vector<plan::Mix> all_mixes(const plan::ProposalOptions& options,
   return mixes;
 }
 
-// A mix, and the sample batches that it is best of.
+// A mix, and the sample batches on which it is best.
 struct Judged {
   size_t mix = 0;
   int best_of = 0;
@@ -95,7 +95,7 @@ std::vector<Judged> judge(const std::vector<MixJudge>& judges, const std::vector
   for (size_t mix = 0; mix < mixes.size(); ++mix) judged.push_back({.mix = mix});
   size_t best_mix = 0;
   for (size_t batch = 0; batch < judges.size() && !mixes.empty(); ++batch) {
-    best_mix = judges[batch].best_of(mixes, best_mix);  // batches are alike
+    best_mix = judges[batch].best_of(mixes, best_mix);  // batches are similar
     Judged& best = judged[best_mix];
     ++best.best_of;
     const std::vector<int64_t>& lengths = options.sample_batches[batch];
@@ -156,7 +156,7 @@ std::vector<int64_t> FractionalStrategies::fewest_parts(int64_t time_ns, int pla
     for (const Choice& choice : choices_) {
       if (choice.reach < to) continue;
       const int64_t all_ns = choice.work_ns[static_cast<size_t>(to)];
-      int64_t within_ns = time_ns;  // what `cost` covers
+      int64_t within_ns = time_ns;  // largest work for which `cost` suffices
       int64_t cost = choice.ranks;
       for (auto start = starts_end; cost < best; --start) {
         const auto from = static_cast<size_t>(start == starts_.begin() ? 0 : *(start - 1));
@@ -218,7 +218,7 @@ std::vector<int64_t> FractionalStrategies::pipelines(int64_t time_ns, int place)
       }
     }
     SLUICE_ASSERT(from < to, "no interval attains the fewest GPUs");
-    // The shorter lengths on the GPUs that are left, as fast as these allow.
+    // The shorter lengths get the remaining GPUs, and are as fast as these allow.
     if (from > 0) time_ns = *this->time_ns(fewest[static_cast<size_t>(from)], from);
     to = from;
   }
@@ -240,7 +240,7 @@ std::vector<plan::Mix> nearby_mixes(std::span<const int64_t> pipeline_parts, int
     plan::Mix mix = down;
     for (size_t i = 0; i < fractions.size(); ++i) mix[fractions[i]] += static_cast<int>(choice >> i & 1);
     while (plan::ranks_of(mix, schemes) > world_size) {
-      // Keeps the one that holds the longest.
+      // Keep the last pipeline that holds the longest length.
       const auto holders = [&](const plan::Mix& of) {
         int count = 0;
         for (size_t k = 0; k < of.size(); ++k) count += schemes[k].max_len_tokens() >= longest ? of[k] : 0;

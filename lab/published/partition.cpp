@@ -12,7 +12,7 @@ namespace {
 
 using BinLists = std::vector<std::vector<int>>;
 
-// Places in `items`, the heaviest first.
+// Indices into `items`, the heaviest first.
 std::vector<int> heaviest_first(std::span<const PartitionItem> items) {
   std::vector<int> order(items.size());
   std::iota(order.begin(), order.end(), 0);
@@ -54,13 +54,13 @@ class Completion {
   BinLists take() { return std::move(bins_); }
 
  private:
-  // A bin that is being filled from the items `left` by the bins before it.
+  // A bin while it is filled from the items `left` by the bins before it.
   struct Bin {
     size_t number = 0;
     const std::vector<int>& left;
-    std::vector<PartitionItem> from;  // all that is left from a place on
+    std::vector<PartitionItem> from;  // sums of the items left from each place on
     std::vector<char> taken;
-    PartitionItem need;  // what the bins after it cannot take
+    PartitionItem need;  // content that this bin must have, because later bins lack room
   };
 
   const PartitionItem& item(int index) const { return items_[static_cast<size_t>(index)]; }
@@ -94,7 +94,7 @@ class Completion {
     return false;
   }
 
-  // Every choice of further items from `place` on, then the bins after this one.
+  // Tries every choice of further items from `place` on, then the bins after this one.
   bool extend(Bin& bin, size_t place, const PartitionItem& held) {
     bool more_fits = false;
     for (size_t i = place; i < bin.left.size(); ++i) {
@@ -112,7 +112,7 @@ class Completion {
     std::vector<int> left;
     for (size_t i = 0; i < bin.left.size(); ++i) {
       if (bin.taken[i] != 0) continue;
-      if (fits(held, bin.left[i])) return false;  // passed over before
+      if (fits(held, bin.left[i])) return false;  // dominated: a skipped item still fits
       left.push_back(bin.left[i]);
     }
     return fill(bin.number + 1, left);
@@ -128,7 +128,7 @@ class Completion {
   Found found_ = Found::kNo;
 };
 
-// Each item, in the order given, into the bin with the least of `load` among those with room.
+// Puts each item, in the given order, into the bin with the least of `load` among those with room.
 std::optional<BinLists> greedy(std::span<const PartitionItem> items, const PartitionOptions& options,
                                int64_t PartitionItem::*load) {
   BinLists bins(static_cast<size_t>(options.bins));
@@ -151,7 +151,7 @@ int64_t with_tolerance(int64_t value, int64_t tolerance_ppm) {
   return value + static_cast<int64_t>(static_cast<__int128>(value) * tolerance_ppm / 1'000'000);
 }
 
-// Of items in descending order.
+// Items are in descending order.
 Partition solve(std::span<const PartitionItem> items, const PartitionOptions& options) {
   Partition result{.lower_bound = partition_bound(items, options.bins)};
   const auto accept = [&](std::optional<BinLists> bins) {
@@ -169,7 +169,7 @@ Partition solve(std::span<const PartitionItem> items, const PartitionOptions& op
   if (all.tokens > static_cast<__int128>(options.capacity_tokens) * options.bins) {
     return {.lower_bound = result.lower_bound, .proved = true};
   }
-  // Below `low` there is nothing, or nothing was found with the nodes there are.
+  // Below `low` no solution exists, or none was found within the node budget.
   constexpr int kShares = 8;
   const bool searched = items.size() <= kMostSearchedItems;
   bool certain = true;

@@ -1,4 +1,4 @@
-// T(l, P) of Hydraulis: how long a sequence keeps the slowest stage busy, as the published system counts it.
+// T(l, P) of Hydraulis: how long a sequence keeps the slowest stage busy, by the published system's rules.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@
 
 namespace sluice::published {
 
-// How the published system counts a micro-batch's constant c when it estimates. kPrinted: T(l, P) contains it
-// (appendix C.2), so each sequence pays one, in dispatch and packing alike. kReleased: as its released
-// program does, dispatch leaves it out and packing adds one a micro-batch. The proposal counts it once a
-// sequence in both.
+// Rules for a micro-batch's constant c in estimates. kPrinted: T(l, P) contains it (appendix C.2), so
+// each sequence pays one, in dispatch and packing alike. kReleased: as in its released program, dispatch
+// leaves it out and packing adds one per micro-batch. The proposal counts it once per sequence under both
+// rules.
 enum class ConstantRule { kPrinted, kReleased };
 
-// By each of the rules; lanes divide it.
+// T(l, P) under each of the rules; lanes divide it.
 inline int64_t printed_ns(const plan::SchemeCost& scheme, int64_t length) {
   return scheme.micro_batch_work_ns(scheme.work_of(length), 1) / scheme.scheme().cp;
 }

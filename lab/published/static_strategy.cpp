@@ -14,9 +14,9 @@
 namespace sluice::published {
 namespace {
 
-constexpr int kHalvings = 3;  // of the longest micro-batch
+constexpr int kHalvings = 3;  // halvings of the longest micro-batch
 
-// What a lane holds of a sequence that is cut into two chunks a lane.
+// Tokens on one lane of a sequence that is cut into two chunks per lane.
 int64_t lane_tokens(int64_t length, int cp) {
   return cp == 1 ? length : 2 * ((length + 2 * cp - 1) / (2 * cp));
 }
@@ -35,7 +35,7 @@ std::vector<plan::PackItem> items_of(std::span<const int64_t> lengths, const cos
   return items;
 }
 
-// Adds a micro-batch of all lanes.
+// Adds a micro-batch on all lanes.
 void append(strategy::PipelinePlan& to, const std::vector<int>& bin,
             const std::vector<strategy::Sequence>& sequences) {
   strategy::PipelineMicroBatch micro_batch{.lanes = to.pipeline.scheme.cp, .sequences = {}};
@@ -45,7 +45,7 @@ void append(strategy::PipelinePlan& to, const std::vector<int>& bin,
   to.micro_batches.push_back(std::move(micro_batch));
 }
 
-// By pipeline, indices of the micro-batches that it gets.
+// By pipeline, the indices of its micro-batches.
 std::vector<std::vector<size_t>> deal(const std::vector<int64_t>& work_ns, size_t pipelines,
                                       Dealing dealing) {
   std::vector<std::vector<size_t>> dealt(pipelines);
@@ -65,14 +65,14 @@ std::vector<std::vector<size_t>> deal(const std::vector<int64_t>& work_ns, size_
   return dealt;
 }
 
-// Sizes of micro-batches worth trying, of a lane that holds `lane` tokens.
+// Micro-batch sizes worth trying, if a lane holds `lane` tokens.
 std::vector<int64_t> micro_batch_sizes(int64_t lane, int64_t context) {
   std::vector<int64_t> sizes = {context};
   for (int halved = 0; halved <= kHalvings; ++halved) sizes.push_back(std::max<int64_t>(1, lane >> halved));
   return sizes;
 }
 
-// A batch's micro-batches as lists of items, and each pipeline's of them.
+// A batch's micro-batches as lists of items, and the micro-batches of each pipeline.
 struct DealtBins {
   std::vector<plan::PackItem> items;
   plan::Bins bins;

@@ -1,5 +1,5 @@
-// A system whose planner knows rings alone, given every exchange: what it would be if its micro-batches chose
-// as Sluice's do.
+// Gives a system whose planner knows rings alone all exchanges: its micro-batches then choose as Sluice's
+// do.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace sluice::study {
 
-// Each micro-batch of several lanes takes the exchange that keeps its lanes waiting least and fits
+// Each micro-batch of several lanes takes the exchange that fits and keeps its lanes waiting least
 // (cost::Exchanges); lanes, order and lane parts stay the system's own.
 std::unique_ptr<System> with_any_exchange(std::unique_ptr<System> system, int world_size);
 

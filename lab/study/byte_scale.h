@@ -1,6 +1,6 @@
-// ByteScale (arXiv 2502.21231) in the steps of its ablation: one pipeline of all ranks, whose lanes take the
-// place of data and context parallelism (published/byte_scale.h), after the static run that it is
-// compared with.
+// ByteScale (arXiv 2502.21231) in the steps of its ablation: one pipeline of all ranks, whose lanes replace
+// data and context parallelism (published/byte_scale.h). The first step is the static run that it is compared
+// with.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,24 @@
 
 namespace sluice::study {
 
-// kLanes: a sequence takes as many lanes as its length needs (Algorithm 1). kBalance: lanes are evened out
-// over time (Algorithm 2, DP-balance with one stage, else PP-balance).
+// kLanes: a sequence takes as many lanes as its length needs (Algorithm 1). kBalance: lanes are balanced over
+// time (Algorithm 2: DP-balance with one stage, else PP-balance).
 enum class ByteScaleStep : uint8_t { kLanes, kBalance };
 
-// On lanes whose micro-batches hold layout.tokens (C). InfeasibleError when all lanes together do not hold
+// Uses lanes whose micro-batches hold layout.tokens (C). InfeasibleError if all lanes together do not hold
 // the context.
 std::unique_ptr<System> make_byte_scale(const SystemInputs& inputs, ByteScaleStep step,
                                         const LaneLayout& layout,
                                         published::OffloadRule offload = published::OffloadRule::kNone);
 
-// Its steps on the layout that is best for each by enumeration: dynamic lanes; with selective offload
-// (published::OffloadRule::kLeastWork, lanes of one stage); and balanced too.
+// ByteScale's steps, each on its best layout by enumeration: dynamic lanes; with selective offload
+// (published::OffloadRule::kLeastWork, lanes of one stage); and with balance, too.
 std::unique_ptr<System> make_byte_scale_lanes(const SystemInputs& inputs);
 std::unique_ptr<System> make_byte_scale_offload(const SystemInputs& inputs);
 std::unique_ptr<System> make_byte_scale_balance(const SystemInputs& inputs);
 
-// Static context parallelism: CP is the least power of two whose lanes hold the context, for all sequences;
-// packs as long as the context are dealt to the replicas in turns. InfeasibleError when they don't fit.
+// Static context parallelism: CP is the least power of two whose lanes hold the context, for all sequences.
+// Packs as long as the context are dealt to the replicas round robin. InfeasibleError if they don't fit.
 published::StaticStrategy static_cp(const SystemInputs& inputs, const LaneLayout& layout);
 
 }  // namespace sluice::study

@@ -33,7 +33,7 @@ std::string fixed(double value, int digits) {
 
 double milliseconds(int64_t ns) { return static_cast<double>(ns) / 1e6; }
 
-// A system, and whether any of its steps gathers parameters between nodes.
+// A system that records whether any of its steps gathers parameters between nodes.
 class Watched : public System {
  public:
   Watched(std::unique_ptr<System> system, strategy::Topology topology)
@@ -60,7 +60,7 @@ std::optional<double> peak_of(const Scenario& scenario) {
   return strategy::peak_flops_per_ns(scenario.inputs.cluster, scenario.inputs.world_size);
 }
 
-// Its steps under the second overlap.
+// The system's steps under the second overlap.
 report::SystemRun measured_run(const Scenario& scenario, const SystemKind& kind) {
   SystemInputs inputs = scenario.inputs;
   inputs.cost = cost::with_measured_passes(inputs.cost);
@@ -187,7 +187,7 @@ std::vector<std::string> table_row(const SystemResult& result, const SystemResul
           fixed(static_cast<double>(summary.peak_bytes) / 0x1p30, 1)};
 }
 
-// What no plan can be faster than, in the mean.
+// The mean lower bound for all plans.
 int64_t mean_work_ns(const Scenario& scenario) {
   const std::span models(&scenario.inputs.cost, 1);
   int64_t total_ns = 0;
@@ -199,7 +199,7 @@ int64_t mean_work_ns(const Scenario& scenario) {
   return total_ns / static_cast<int64_t>(std::max<size_t>(scenario.batches.size(), 1));
 }
 
-// The fastest of the others by such a time, beside the first.
+// The fastest of the other systems by this time, compared with the first.
 std::string fastest_other(const std::vector<SystemResult>& results, int64_t (*time_ns)(const SystemResult&)) {
   const SystemResult* fastest = nullptr;
   for (size_t i = 1; i < results.size(); ++i) {
@@ -245,7 +245,7 @@ std::vector<std::string> parse_systems(const std::string& value) {
 }
 
 std::vector<SystemResult> compare(const Scenario& scenario, const ComparisonOptions& options) {
-  // Theirs know one kind, and so do the ways in which they are simulated.
+  // Other systems know one kind of device, and so does their simulation.
   if (!scenario.inputs.devices.empty()) {
     for (const std::string& name : options.systems) {
       if (name == "sluice") continue;

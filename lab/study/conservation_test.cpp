@@ -1,5 +1,5 @@
-// What holds of every simulated step, on 1,000 random ones: nothing is faster than planning's bound, every
-// byte that is sent is received, and every rank is busy or idle until the step ends.
+// Invariants of every simulated step, tested on 1,000 random ones: nothing is faster than planning's bound,
+// every sent byte is received, and every rank is busy or idle until the step ends.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -82,8 +82,8 @@ int64_t argument(const graph::TraceRecord& record, const std::string& name) {
   return 0;
 }
 
-// Between two stages each micro-batch's rows of the hidden width go up once and come back once on every lane,
-// as many as its fullest has, cut over the ranks of the tensor-parallel group; every arrow leaves one rank
+// Between two stages, each micro-batch's rows of the hidden width go up once and come back once on every
+// lane. Their number is that of the fullest lane, cut over the TP group's ranks. Every arrow leaves one rank
 // and arrives at another.
 void expect_rows_pass_between_stages(const SimulatedRun& run) {
   const cost::CostModel::Options& options = run.cost.options();

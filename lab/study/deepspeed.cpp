@@ -19,7 +19,7 @@ namespace {
 using published::GroupProgram;
 using strategy::Exchange;
 
-// A program of such sharding on this machine.
+// A program with one way of sharding on this machine.
 struct Variant {
   Sharding sharding = Sharding::kZero3;
   bool recompute = false;
@@ -43,7 +43,7 @@ std::vector<Variant> ulysses_variants(const SystemInputs& inputs) {
   return variants;
 }
 
-// Its experts lie in ranks that divide them under all stages but the third, which gathers them.
+// The ranks of DeepSpeed divide experts under all ZeRO stages but the third, which gathers them.
 std::vector<Variant> deepspeed_variants(const SystemInputs& inputs) {
   std::vector<Variant> variants = ulysses_variants(inputs);
   for (const int experts : expert_degrees(inputs.cost.options().shape, inputs.world_size)) {

@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kFirstEnd = 4096;  // tokens
 constexpr int64_t kEndFactor = 4;
 constexpr size_t kMostEnds = 4;
-constexpr int kHalvings = 3;  // of the longest micro-batch
+constexpr int kHalvings = 3;  // halvings of the longest micro-batch
 
 struct Phase : HotSpaPhase {
   strategy::Strategy strategy;
@@ -31,7 +31,7 @@ Phase phase_of(int64_t longest, const published::StaticStrategy& choice, int wor
   return {{longest, choice}, strategy::parse_strategy(name, world_size)};
 }
 
-// Those above `shortest`, up to `longest`.
+// Lengths above `shortest`, up to `longest`.
 std::vector<int64_t> between(const std::vector<int64_t>& lengths, int64_t shortest, int64_t longest) {
   std::vector<int64_t> inside;
   for (const int64_t length : lengths) {
@@ -40,7 +40,7 @@ std::vector<int64_t> between(const std::vector<int64_t>& lengths, int64_t shorte
   return inside;
 }
 
-// switch_ns, each pair of strategies once.
+// Caches switch_ns for each pair of strategies.
 class SwitchTimes {
  public:
   SwitchTimes(const cost::CostModel& cost, int world_size)
@@ -61,8 +61,8 @@ class SwitchTimes {
   std::map<std::pair<std::string, std::string>, int64_t> known_;
 };
 
-// Finds the phases: for each set of interval ends a shortest path over schemes, times of intervals and
-// switches being its lengths.
+// Finds the phases: for each set of interval ends, a shortest path over schemes whose edge lengths are times
+// of intervals and switches.
 class PhaseSearch {
  public:
   PhaseSearch(const SystemInputs& inputs, const cost::CostModel& cost, SwitchTimes& switches)
@@ -137,7 +137,7 @@ class PhaseSearch {
     return best;
   }
 
-  // Scheme `k` for an interval, with its best micro-batches; nothing where it does not hold it.
+  // Scheme `k` for an interval, with its best micro-batches; nullopt if it does not hold the interval.
   std::optional<Phase> best_phase(size_t k, int64_t shortest, int64_t longest) {
     const auto key = std::pair(k, std::pair(shortest, longest));
     const auto known = phases_.find(key);
@@ -182,7 +182,7 @@ class PhaseSearch {
   const cost::CostModel& cost_;
   SwitchTimes& switches_;
   std::vector<plan::SchemeCost> schemes_;
-  std::vector<int64_t> ends_;  // of intervals, ascending
+  std::vector<int64_t> ends_;  // intervals' ends, ascending
   std::map<std::pair<size_t, std::pair<int64_t, int64_t>>, std::optional<Phase>> phases_;
 };
 
@@ -254,7 +254,7 @@ class HotSpa : public System {
   std::vector<Phase> phases_;  // longest first
 };
 
-// What the ranks of a node hold of a bucket together, by node.
+// The parts of a bucket that the ranks of a node hold together, by node.
 std::vector<base::IntervalSet> node_shards(const link::ComputeLayout& layout, int bucket,
                                            const strategy::Topology& topology) {
   std::vector<base::IntervalSet> nodes(static_cast<size_t>(topology.nodes_of(layout.world_size())));

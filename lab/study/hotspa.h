@@ -1,10 +1,10 @@
-// HotSPa: two to four homogeneous strategies, one for each interval of lengths, run one after another within
-// a step, the longest sequences first. Gradients accumulate over all of them.
+// HotSPa: two to four homogeneous strategies, one for each interval of lengths. They run one after another
+// within a step, the longest sequences first. Gradients accumulate over all of them.
 //
 // Intervals end at 4K, 16K and 64K tokens and at the context, as in the published evaluation (Hydraulis,
-// appendix G); which of those ends are used, each interval's <TP, PP> and the size of its micro-batches are
-// the best by enumeration, switches included. No lanes: where Megatron-LM takes CP2 its published choice is
-// TP16. First-fit decreasing makes micro-batches, dealt in turns; plain 1F1B.
+// appendix G). The used ends, each interval's <TP, PP> and its micro-batch size are the best by enumeration,
+// switches included. There are no lanes: where Megatron-LM takes CP2, HotSPa's published choice is TP16.
+// First-fit decreasing makes micro-batches, dealt round robin; plain 1F1B.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +21,19 @@ namespace sluice::study {
 
 std::unique_ptr<System> make_hotspa(const SystemInputs& inputs);
 
-// Sequences longer than the next phase's `longest`, up to this one's, and how they are run.
+// A strategy for sequences longer than the next phase's `longest`, up to this phase's.
 struct HotSpaPhase {
   int64_t longest = 0;
   published::StaticStrategy choice;
 };
-// With phases that are given, the longest first. REQUIRES: some; each holds its longest.
+// With the given phases, the longest first. REQUIRES: at least one; each holds its longest.
 std::unique_ptr<System> make_hotspa(const SystemInputs& inputs, const std::vector<HotSpaPhase>& phases);
 
-// How long parameters and accumulated gradients take from one compute layout to another's, in the two levels
-// of a link (link/route.h): a node takes what none of its ranks holds in once, over all its adapters, from
-// all nodes that hold it in equal parts; then each rank receives what it did not hold from its node. The
-// busiest adapter and the busiest rank count. 0 for equal strategies. The way back to the first strategy is
-// the next step's pull.
+// The time of moving parameters and accumulated gradients from one compute layout to another, on the two
+// levels of a link (link/route.h). A node receives what none of its ranks holds once, over all its adapters,
+// in equal parts from all nodes that hold it. Then each rank receives its missing part from its node. The
+// busiest adapter and the busiest rank determine the time; 0 for equal strategies. The way back to the first
+// strategy is the next step's pull.
 int64_t switch_ns(const model::ParameterTable& table, const strategy::Strategy& from,
                   const strategy::Strategy& to, int world_size, const cost::CostModel& cost);
 

@@ -30,7 +30,7 @@ plan::PlannerOptions planner_options(const SystemInputs& inputs, published::TieR
                .pack = {.rule = packing, .constants = constants, .node_budget = kPackNodes}})};
 }
 
-// A planner of published plans, as a system.
+// A system whose planner uses the published algorithms.
 class Hydraulis : public System {
  public:
   explicit Hydraulis(plan::Planner planner) : planner_(std::move(planner)) {}
@@ -59,7 +59,7 @@ std::vector<strategy::Strategy> published_strategies(const SystemInputs& inputs,
                                  .or_throw());
 }
 
-// One scheme on all ranks, each that is published and holds the context.
+// Strategies of one scheme on all ranks, for each published scheme that holds the context.
 std::vector<strategy::Strategy> homogeneous_strategies(const SystemInputs& inputs,
                                                        const cost::CostModel& cost) {
   std::vector<strategy::Strategy> strategies;
@@ -84,7 +84,7 @@ std::vector<strategy::Sequence> sequences_of(const std::vector<int64_t>& lengths
   return sequences;
 }
 
-// The one with the least time over the sample batches, the first of equals.
+// The strategy with the least time over the sample batches, the first of equals.
 strategy::Strategy best_single(const std::vector<strategy::Strategy>& strategies,
                                plan::PlannerOptions options, const cost::CostModel& cost,
                                const SystemInputs& inputs) {

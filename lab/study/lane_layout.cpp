@@ -10,7 +10,7 @@
 namespace sluice::study {
 namespace {
 
-// Nothing when the layout does not hold the context or some batch.
+// The total time of the samples; nullopt if the layout does not hold the context or some batch.
 std::optional<int64_t> total_ns(const LaneLayout& layout, const SystemInputs& inputs,
                                 const PlanOnLanes& plan) {
   if (!plan(layout, std::vector<int64_t>{inputs.context_length})) return std::nullopt;

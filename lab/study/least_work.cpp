@@ -9,7 +9,7 @@
 namespace sluice::study {
 namespace {
 
-// Of all ranks of each scheme.
+// Times summed over all ranks, one for each scheme.
 std::vector<cost::Quadratic> rank_times(std::span<const cost::CostModel> models, int world_size) {
   std::vector<cost::Quadratic> times;
   for (const cost::CostModel& model : models) {

@@ -17,7 +17,7 @@ namespace {
 
 TEST(LeastWork, EachSequenceTakesItsCheapestScheme) {
   cost::CostModel::Options options = cost::shipped("a800-7b").options;
-  // Of one token <2,1> is cheaper (10 against 12 ns of all ranks), of a thousand <1,2>.
+  // With one token, <2,1> is cheaper (10 against 12 ns over all ranks); with a thousand, <1,2>.
   options.scheme_times = {{{2, 1}, {.stage = cost::Quadratic::from_ns(0.5, 4.5, 7)}},
                           {{1, 2}, {.stage = cost::Quadratic::from_ns(0.25, 5.75, 7)}}};
   const std::vector<cost::CostModel> models = {cost::CostModel(options)};

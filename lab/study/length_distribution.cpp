@@ -9,12 +9,12 @@
 namespace sluice::study {
 namespace {
 
-constexpr int64_t kShortest = 2;  // tokens; less has no target
+constexpr int64_t kShortest = 2;  // tokens; a shorter document has no target
 
 // The share of a standard normal distribution above `z`.
 double normal_above(double z) { return std::erfc(z / std::sqrt(2.0)) / 2; }
 
-// The z above which a share `above` lies, by bisection: erfc has no inverse in the standard library.
+// The z above which the share `above` lies, by bisection: the standard library has no inverse of erfc.
 double normal_point(double above) {
   double low = -10;
   double high = 10;

@@ -22,7 +22,7 @@ published::StaticStrategy best(const SystemInputs& inputs, published::Dealing de
                                 one_backward_cell(inputs.cost), dealing);
 }
 
-// With experts divided.
+// A layout with divided experts, and its costs.
 struct DividedExperts {
   published::StaticGroups choice;
   cost::CostModel cost;

@@ -1,7 +1,7 @@
 // Megatron-LM with dynamic context parallelism: one pipeline of all ranks, on whose lanes each sequence takes
-// the power of two that its length needs (published/dynamic_cp.h). TP, PP and the tokens of a
-// micro-batch are the best by enumeration. Plain 1F1B; rounds have no barrier between them, which is more
-// than the framework does.
+// the power of two that its length needs (published/dynamic_cp.h). TP, PP and the tokens of a micro-batch are
+// the best by enumeration. Plain 1F1B; there is no barrier between rounds, which favours it over the
+// framework.
 #pragma once
 
 #include <memory>

@@ -1,9 +1,9 @@
-// Methods beside ours, by name: "paper" (published::paper) and "exact" (exact::method).
+// Planning methods besides ours, by name: "paper" (published::paper) and "exact" (exact::method).
 #pragma once
 
 namespace sluice::study {
 
-// Whoever starts a program calls it first.
+// Registers the methods; programs call it at start.
 void offer_methods();
 
 }  // namespace sluice::study

@@ -13,7 +13,7 @@
 namespace sluice::study {
 namespace {
 
-// As metrics and reports of runs call it.
+// The act's name in the metrics and reports of runs.
 std::string act_name(const session::OtherModel& model) {
   if (model.leaves_rows) return "teacher";
   return model.trained ? "critic" : "rewards";

@@ -17,18 +17,18 @@ namespace sluice::study {
 
 class OtherActs {
  public:
-  // `trained`: a planner of the run's own model, whose prices theirs are transferred from. `beside_bytes`: what a
-  // rank owns of all of them.
+  // `trained`: a planner of the run's own model, from whose prices the other models' prices are derived.
+  // `beside_bytes`: memory per rank for its owner slices of all other models.
   OtherActs(const plan::Planner& trained, std::vector<session::OtherModel> models, int64_t beside_bytes);
 
   struct Act {
     report::ActRecord record;
     report::TimeShares shares;
   };
-  // What runs in front of a system's update, one behind the other. A teacher runs under the system's own plans; a
-  // critic and learnt rewards, once a step, are planned by Sluice whatever the system. InfeasibleError where a plan
-  // cannot cut the teacher, or no rank has room for a model.
-  // `graph`: the update's, of the system's last plan; `sequences`: of the whole step.
+  // The acts in front of a system's update, one after the other. A teacher runs under the system's own plans.
+  // A critic and learnt rewards run once a step and are planned by Sluice for every system. InfeasibleError
+  // if a plan cannot cut the teacher, or if no rank has room for a model. `graph`: the update's, for the
+  // system's last plan; `sequences`: the whole step's.
   std::vector<Act> of(const SystemStep& step, const std::vector<strategy::Sequence>& sequences,
                       const graph::StepGraph& graph, const cost::CostModel& cost,
                       const model::ParameterTable& table);

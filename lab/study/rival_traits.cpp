@@ -10,7 +10,7 @@
 namespace sluice::study {
 namespace {
 
-// Of a rank of tp·pp, a token's input of each layer.
+// Bytes that a token's input of each layer takes on one of tp·pp ranks.
 int64_t inputs_bytes(const cost::CostModel::Options& options, int64_t blocks, int tp) {
   return options.shape.hidden * options.memory.element_bytes * blocks / tp;
 }

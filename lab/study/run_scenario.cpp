@@ -18,7 +18,7 @@ using base::text;
 
 namespace {
 
-// Adds batches, their sample and the lengths, and what the machine takes of such data.
+// Adds batches, their sample and lengths, and the machine's costs for such data.
 void draw(const config::RunConfig& config, int64_t steps, Scenario& scenario) {
   const session::Data data = session::open_data(config);
   scenario.inputs.cost = session::cost_of_data(config, data, scenario.inputs.cost);
@@ -54,8 +54,8 @@ std::vector<std::pair<std::string, std::string>> facts_of(const config::RunConfi
           {"seed", text(config.data.seed)}};
 }
 
-// The trained model's memory is what the others leave. Acts of a reference, which computes once a rollout, are not
-// timed.
+// The trained model gets the memory that other models leave. Acts of a reference, which computes once a
+// rollout, are not timed.
 void add_models_beside(const config::RunConfig& config, int64_t beside_bytes, Scenario& scenario) {
   if (beside_bytes == 0) return;
   std::vector<std::string> names;

@@ -18,7 +18,7 @@ using base::text;
 
 namespace {
 
-// Viewers take a few hundred megabytes.
+// Trace viewers take a few hundred megabytes.
 constexpr int64_t kMostTraceBytes = 200'000'000;
 
 int64_t peak_bytes(const graph::StepGraph& graph, const cost::CostModel& cost) {
@@ -29,8 +29,8 @@ int64_t peak_bytes(const graph::StepGraph& graph, const cost::CostModel& cost) {
   return peak;
 }
 
-// What ran before the graph: moving between layouts, and earlier strategies of the step, which are taken to
-// have kept their ranks as busy as the last one does.
+// Adds the time before the graph: moves between layouts, and earlier strategies of the step, whose ranks
+// count as busy as the last strategy's.
 void add_before(report::TimeShares& shares, const SystemStep& step, int64_t ranks) {
   shares.strategy_switch_ns += step.switch_ns * ranks;
   const int64_t earlier_ns = (step.before_ns - step.switch_ns) * ranks;
@@ -49,7 +49,7 @@ void add_before(report::TimeShares& shares, const SystemStep& step, int64_t rank
                        share(last.idle_ns);
 }
 
-// Acts of other models, one behind the other, and the update behind them.
+// Adds the acts of other models, one after the other, in front of the update.
 void add_acts(const std::vector<OtherActs::Act>& others, report::StepRecord& record) {
   if (others.empty()) return;
   const report::ActRecord update{.name = "update",
@@ -60,7 +60,7 @@ void add_acts(const std::vector<OtherActs::Act>& others, report::StepRecord& rec
   for (const OtherActs::Act& act : others) {
     record.acts.push_back(act.record);
     record.time_ns += act.record.time_ns;
-    record.lower_bound_ns = 0;  // that of the update alone
+    record.lower_bound_ns = 0;  // known for the update alone
     record.shares += act.shares;
     record.peak_bytes = std::max(record.peak_bytes, act.record.peak_bytes);
   }

@@ -1,5 +1,5 @@
-// Runs a system's steps in simulation: each batch's step plan becomes the step graph that training would run,
-// timed by its clock and proved by its verifier, and the graph is read instead of run.
+// Simulates a system's steps: each batch's step plan becomes the step graph that training would run, timed by
+// its clock and checked by its verifier. The graph is evaluated instead of executed.
 #pragma once
 
 #include <cstdint>
@@ -17,22 +17,22 @@ namespace sluice::study {
 
 struct SimulationOptions {
   int world_size = 1;
-  std::set<int64_t> timeline_steps;          // whose timelines are kept
+  std::set<int64_t> timeline_steps;          // steps with kept timelines
   std::function<void()> after_step = [] {};  // for progress
   bool explains_wire = false;
-  std::optional<double> peak_flops_per_ns = {};  // of all devices together; none: no MFU
-  OtherActs* others = nullptr;  // what runs in front of each step's update; null: nothing
+  std::optional<double> peak_flops_per_ns = {};  // sum over all devices; nullopt: no MFU
+  OtherActs* others = nullptr;  // models that run before each step's update; null: none
 };
 
 struct Simulation {
   report::SystemRun run;
-  std::vector<report::Timeline> timelines;         // of the asked steps, ascending
-  std::vector<report::ExplainedCompression> wire;  // of the first step, where it is asked for
+  std::vector<report::Timeline> timelines;         // at timeline_steps, ascending
+  std::vector<report::ExplainedCompression> wire;  // for the first step, if requested
 };
 
-// One record a batch, in their order; name, title and configuration of the run are the caller's. One graph
-// lives at a time. A pure function of its inputs. Throws what the system throws, and InfeasibleError when a
-// step needs more memory than a device has, both naming the step.
+// One record per batch, in their order; the caller sets name, title and configuration of the run. One graph
+// exists at a time. A pure function of its inputs. Throws what the system throws, and InfeasibleError if a
+// step needs more memory than a device has; both name the step.
 Simulation simulate(System& system, const std::vector<corpus::Batch>& batches,
                     const model::ParameterTable& table, const SimulationOptions& options);
 

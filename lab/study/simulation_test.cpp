@@ -65,7 +65,7 @@ TEST(Simulation, GathersBetweenNodesAreTimedUnderBothOverlaps) {
   EXPECT_NE(table.find("fastest other system"), std::string::npos) << table;
 }
 
-// Whatever a system's own cost model says of memory: the devices are those of the machine.
+// A system's own cost model does not change the devices' memory, which is the machine's.
 TEST(Simulation, NoSystemTakesMoreThanTheDeviceHas) {
   const Scenario scenario = small_scenario(2, 16);
   const std::vector<SystemResult> results = compare(scenario, {.systems = parse_systems("all")});

@@ -1,5 +1,5 @@
-// Sluice itself as a system of the study: strategies proposed on the sample batches, every batch planned
-// anew.
+// Sluice itself as a system of the study: strategies are proposed on the sample batches, and every batch is
+// planned anew.
 #pragma once
 
 #include <memory>
@@ -9,10 +9,10 @@
 
 namespace sluice::study {
 
-// What it plans with.
+// The task that Sluice plans with.
 session::PlanningTask sluice_task(const SystemInputs& inputs);
 // Plans as training does with the inputs' choices (session/candidates.h, session/planned_step.h), and throws
-// as that does.
+// the same errors.
 std::unique_ptr<System> make_sluice(const SystemInputs& inputs);
 
 }  // namespace sluice::study

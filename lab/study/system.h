@@ -1,6 +1,6 @@
-// A training system as the study sees it: told once about machine, model and corpus, it chooses its
-// configuration, and then says of every batch how it would run it. Sluice itself is one, every baseline
-// another, each in a file of its own.
+// A training system in the study. It gets machine, model and corpus once, chooses its configuration, and then
+// returns for every batch how it would run the batch. Sluice itself is a system, and so is every baseline,
+// each in its own file.
 #pragma once
 
 #include <cstdint>
@@ -16,28 +16,28 @@
 
 namespace sluice::study {
 
-// What every system is told. All of them see the same sample of the corpus, and none the batches that it is
-// judged by.
+// The inputs of every system. All systems get the same sample of the corpus, and none gets the batches of the
+// evaluation.
 struct SystemInputs {
   strategy::Cluster cluster;
   int world_size = 1;
   cost::CostModel cost;
   int64_t context_length = 0;                        // tokens
-  int max_cp = 8;                                    // most lanes of a pipeline, where a system has lanes
-  std::vector<std::vector<int64_t>> sample_batches;  // lengths by batch, to choose a configuration with
+  int max_cp = 8;                                    // maximum lanes of a pipeline, if a system has lanes
+  std::vector<std::vector<int64_t>> sample_batches;  // lengths by batch, for choosing a configuration
   uint64_t seed = 1;
   session::PlannerChoices choices;             // Sluice's own; max_cp 0: as above
-  std::vector<strategy::Device> devices = {};  // by rank, which Sluice's plans know; empty: alike
+  std::vector<strategy::Device> devices = {};  // by rank, known to Sluice's plans; empty: all alike
 };
 
-// One batch, as a system runs it. Where several strategies run one after another in a step (HotSPa, FlexSP),
-// each has a plan of its own, with its sequences alone; all but the last are counted in time.
+// One batch, as a system runs it. If several strategies run one after another in a step (HotSPa, FlexSP),
+// each has its own plan for its own sequences; all plans but the last count in time only.
 struct SystemStep {
   strategy::StepPlan plan;                    // the last one's
   std::vector<strategy::StepPlan> earlier{};  // in order
   int64_t before_ns = 0;  // spent before the step graph starts: earlier strategies' schedules, and switches
-  int64_t switch_ns = 0;  // of before_ns, what moving between layouts takes
-  std::string fallback;   // why the plan is not the planner's; empty: it is
+  int64_t switch_ns = 0;  // part of before_ns: moving between layouts
+  std::string fallback;   // reason if the plan is not the planner's; empty: it is
 };
 
 class System {
@@ -46,11 +46,11 @@ class System {
 
   // The choice in the field's notation, for example "DP2 TP4 PP2".
   virtual std::string configuration() const = 0;
-  // What its step graphs are timed with: the inputs' model, or one with its own communication or memory.
+  // The costs that time its step graphs: the inputs' model, or one with its own communication or memory.
   virtual const cost::CostModel& cost() const = 0;
-  // Steps are asked for in ascending order. Throws base::InfeasibleError when the batch does not fit.
+  // Steps are requested in ascending order. InfeasibleError if the batch does not fit.
   virtual SystemStep step(int64_t step, const std::vector<strategy::Sequence>& sequences) = 0;
-  // What fewer bits between ranks would be worth to a step of its; none where it knows no codecs.
+  // The gain from fewer bits between ranks in one of its steps; empty if it knows no codecs.
   virtual std::vector<report::ExplainedCompression> wire(const SystemStep&) const { return {}; }
 };
 

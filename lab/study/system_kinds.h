@@ -1,4 +1,4 @@
-// The training systems that there are, by the names that commands use.
+// The existing training systems, by the names that commands use.
 #pragma once
 
 #include <memory>
@@ -9,17 +9,17 @@
 
 namespace sluice::study {
 
-// A system by the name that commands use.
+// A system, by the name that commands use.
 struct SystemKind {
   std::string name;   // "sluice", "megatron", "deepspeed", …
   std::string title;  // "Megatron-LM"
-  // InfeasibleError when no configuration holds the context, naming it.
+  // InfeasibleError, naming the context, if no configuration holds it.
   std::unique_ptr<System> (*make)(const SystemInputs& inputs);
 };
 
 // Sluice first.
 const std::vector<SystemKind>& system_kinds();
-// InputError listing the names for another one.
+// InputError listing the names for an unknown name.
 const SystemKind& system_kind(const std::string& name);
 
 }  // namespace sluice::study

@@ -26,7 +26,7 @@ inline std::vector<int64_t> test_lengths(uint64_t seed, int64_t longest, int cou
   return lengths;
 }
 
-// 8 ranks; <1,1,1> holds a few thousand tokens, the context a few hundred more, unless `context` is given.
+// 8 ranks; <1,1,1> holds a few thousand tokens; the context is a few hundred more, unless `context` is given.
 inline SystemInputs test_inputs(int64_t context = 0) {
   const model::Shape shape = model::test_shape_of_8_heads();
   const std::vector<int> degrees = {1, 2, 4};
@@ -50,8 +50,8 @@ inline std::vector<strategy::Sequence> test_sequences(const std::vector<int64_t>
   return sequences;
 }
 
-// The step's plans hold every sequence once between them, each is valid, and each comes to a program that the
-// verifier proves. Returns the graph of the last.
+// Checks that the step's plans together hold every sequence once, that each is valid, and that each becomes a
+// program that the verifier proves. Returns the last graph.
 inline graph::StepGraph expect_runs_all(const SystemStep& step, std::vector<strategy::Sequence> sequences,
                                         const cost::CostModel& cost, int world_size) {
   const model::ParameterTable table = model::parameter_table(cost.options().shape, cost.program());

@@ -9,20 +9,20 @@ namespace sluice::milp {
 
 class CbcProgram {
  public:
-  // Rows are low <= Σ value·column <= high; columns lie between theirs. Returns the new row's or column's
-  // number.
+  // Rows are low <= Σ value·column <= high; columns have bounds of their own. Returns the number of the new
+  // row or column.
   int add_row(double low, double high);
   int add_column(double cost, double low, double high, bool whole);
-  // To the column that was added last.
+  // Sets a coefficient of the column that was added last.
   void add(int row, double value);
 
   struct Solution {
     bool infeasible = false;  // proved
     bool optimal = false;     // proved
     double objective = 0;
-    std::vector<double> columns;  // empty: none was found; not whole where time ran out
+    std::vector<double> columns;  // empty: none was found; may be fractional if time ran out
   };
-  // The least sum of costs. `settings`: CBC's parameters by name.
+  // Minimizes the sum of costs. `settings`: CBC's parameters by name.
   Solution solve(const std::vector<std::pair<std::string, std::string>>& settings) const;
 
  private:

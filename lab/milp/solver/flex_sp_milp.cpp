@@ -17,7 +17,7 @@ using published::FlexSpCost;
 using published::FlexSpGroups;
 
 constexpr double kInfinite = std::numeric_limits<double>::max();
-constexpr double kNoticed = 0.999;  // of the search's time, from which on groups count as faster
+constexpr double kNoticed = 0.999;  // groups below this part of the search's time count as faster
 
 double us(int64_t ns) { return static_cast<double>(ns) / 1000; }
 
@@ -28,9 +28,9 @@ double alone_us(const FlexSpCost& cost, int64_t length, int size) {
   return us(cost.time_ns(cost.work_of(length), size));
 }
 
-// Columns: by group whether it is used, then the sequences that it may have; the slowest group's time. Groups
-// of a size stand behind one another, and one is used only if the one before it is: else each plan would be
-// there once for every order of its groups.
+// Columns: for each group, whether it is used, then its possible sequences; and the slowest group's time.
+// Groups of one size are adjacent, and a group is used only if the one before it is. Otherwise each plan
+// would occur once for every order of its groups.
 class Program {
  public:
   Program(std::span<const int64_t> lengths, const FlexSpCost& cost, double limit_us)
@@ -97,8 +97,8 @@ class Program {
     }
   }
 
-  // Nothing where these columns are no solution: time may have run out with a share of a sequence in each
-  // group.
+  // Nullopt if these columns are no solution: when time runs out, groups may hold fractions of a
+  // sequence.
   std::optional<FlexSpGroups> groups_of(const std::vector<double>& columns) const {
     FlexSpGroups found;
     std::vector<int> places(lengths_.size(), 0);
@@ -135,7 +135,7 @@ class Program {
 
 }  // namespace
 
-// Columns: how many groups of each size there are, and for each size the sequences that they have.
+// Columns: the number of groups of each size, and for each size its sequences.
 std::optional<FewestRanks> ranks_by(double end_us, std::span<const int64_t> lengths, const FlexSpCost& cost,
                                     Sequences sequences) {
   CbcProgram program;
@@ -171,7 +171,7 @@ std::optional<FewestRanks> ranks_by(double end_us, std::span<const int64_t> leng
 
 namespace {
 
-// Adds groups of the ranks that are left, each as large as possible.
+// Adds groups of the remaining ranks, each as large as possible.
 std::vector<int> filled(std::vector<int> sizes, const FlexSpCost& cost) {
   int left = cost.ranks() - std::accumulate(sizes.begin(), sizes.end(), 0);
   for (int size = cost.largest(); size >= 1; size /= 2) {
@@ -181,7 +181,7 @@ std::vector<int> filled(std::vector<int> sizes, const FlexSpCost& cost) {
   return sizes;
 }
 
-// Groups of the sizes that the bound needs at several ends between its own and the search's.
+// Groups with the sizes that the bound needs, at several ends between the bound and the search's time.
 FlexSpGroups by_sizes_of_the_bound(std::span<const int64_t> lengths, const FlexSpCost& cost,
                                    FlexSpGroups best) {
   constexpr int kTries = 6;
