@@ -24,7 +24,7 @@ namespace roles = model::roles;
 
 namespace {
 
-// Undefined where a model lacks them.
+// Vectors of norms and sinks. Undefined if a model lacks them.
 struct AttentionVectors {
   at::Tensor q_norm_D, k_norm_D, sinks_N;
   at::Tensor v_norm_D = {};  // ones: no parameter
@@ -33,7 +33,7 @@ AttentionVectors attention_vectors(const OperationShards& shards) {
   return {shards.vector(roles::kQNorm), shards.vector(roles::kKNorm), shards.vector(roles::kSinks)};
 }
 
-// Where queries, keys or values lie in rows of qkv_TP, and whose norm they have.
+// Queries, keys or values: their columns in rows of qkv_TP, and their norm.
 struct NormedHeads {
   at::Tensor AttentionVectors::*norm_D;
   int64_t begin;
@@ -41,28 +41,28 @@ struct NormedHeads {
   RankNorm norm;
 
   at::Tensor in(const at::Tensor& heads_TW) const { return heads_TW.narrow(1, begin, width); }
-  // What is normed together in a row.
+  // Runs of columns that are normed together, a run per row.
   at::Tensor rows_in(const at::Tensor& heads_TW) const {
     return in(heads_TW).reshape({-1, norm.width / norm.ranks});
   }
 };
 struct ProjectedHeads {
   at::Tensor unnormed_TU;
-  at::Tensor qkv_TP;  // what the heads attend with: rotated queries and keys, and values
+  at::Tensor qkv_TP;  // rotated queries and keys, and values
   at::Tensor gate_TQ;
 };
 
-// Of queries and gates, which take turns by head, keys and values: the gates, apart from the rest.
+// An in-product's result, split into gates and the rest. In files, queries and gates may alternate by head.
 struct Parted {
   at::Tensor qkv_TP, gate_TQ;
 };
 
-// The share that each gate lets through: one number, or of gates of heads a head's. [T, gates, …]
+// Heads' outputs by gate: one column each, or a head's columns if heads have gates. [T, gates, …]
 at::Tensor by_gate(const at::Tensor& x_TQ, const at::Tensor& gate_TQ) {
   return x_TQ.unflatten(1, {gate_TQ.size(1), -1});
 }
 
-// What the output matrix takes: what heads attended to, let through as far as their gates open.
+// The input of the output matrix: attention's output times the sigmoids of its gates.
 at::Tensor let_through(const at::Tensor& attended_TQ, const at::Tensor& gate_TQ) {
   if (!gate_TQ.defined()) return attended_TQ;
   return (by_gate(attended_TQ, gate_TQ) * at::sigmoid(gate_TQ).unsqueeze(2)).flatten(1);
@@ -70,7 +70,7 @@ at::Tensor let_through(const at::Tensor& attended_TQ, const at::Tensor& gate_TQ)
 
 struct AttentionState final : MixerState {
   at::Tensor unnormed_TU;  // queries, keys and values before their norms; undefined where heads have none
-  at::Tensor gate_TQ;      // of heads that have gates, before the sigmoid
+  at::Tensor gate_TQ;      // before the sigmoid; undefined without gates
   Attended attended;
 
   std::vector<SavedRows> rows() override {
@@ -193,7 +193,7 @@ class AttentionMixer final : public Mixer {
                   "keys that no layer lent");
     return layout.carried->keys[own_.key_slot].kv_TK;
   }
-  // Of shared keys and values, before the gradient goes through the lender's rotation and norms.
+  // Hands the borrowers' gradient of shared keys and values to their lender, for its rotation and norms.
   void share_gradient(const RowLayout& layout, at::Tensor& dqkv_TP) const {
     const int64_t q = q_width(), kv = 2 * k_width();
     if (own_.sharing == model::KeySharing::kBorrows) {
@@ -224,7 +224,7 @@ class AttentionMixer final : public Mixer {
       normed.push_back({&AttentionVectors::v_norm_D, q + k, k, {{}, own_.head_dim, 1, own_.norm_eps, 0}});
     return normed;
   }
-  // The gradient of one product that gave keys and values.
+  // The gradient of the one product that gives both keys and values.
   at::Tensor join_values(const at::Tensor& dqkv_TP) const {
     const int64_t q = q_width(), k = k_width();
     at::Tensor dproduct_TP = dqkv_TP.narrow(1, 0, q + k).contiguous();
@@ -238,8 +238,8 @@ class AttentionMixer final : public Mixer {
       to.copy_(y_RD.view(to.sizes()));
     }
   }
-  // Takes gradients of normed queries and keys in dqkv_TP to those of what was normed, and adds the norms'
-  // own.
+  // Takes gradients of normed queries and keys in dqkv_TP to those before the norms. Adds the norms' own
+  // gradients.
   void norm_heads_backward(const at::Tensor& unnormed_TU, const at::Tensor& dqkv_TP) const {
     for (const NormedHeads& heads : normed_heads()) {
       const at::Tensor dx_RD = heads.norm.backward(heads.rows_in(dqkv_TP), heads.rows_in(unnormed_TU),
@@ -272,7 +272,7 @@ class AttentionMixer final : public Mixer {
                 1),
         both_TN2D.select(2, 1).flatten(1)};
   }
-  // And their gradients as one again.
+  // The adjoint: joins their gradients again.
   at::Tensor join_gates(const at::Tensor& dqkv_TP, const at::Tensor& dgate_TQ) const {
     if (own_.gates_apart) return at::cat({dqkv_TP, dgate_TQ}, 1);
     const int64_t heads = heads_.count.queries, dimension = own_.head_dim, q = heads * dimension;
@@ -285,9 +285,9 @@ class AttentionMixer final : public Mixer {
   const model::Attention& own_;
   TensorParallel parallel_;
   HeadsAtWork heads_;
-  const ops::RotaryTable* rotary_;  // null: positions turn nothing
+  const ops::RotaryTable* rotary_;  // null: no rotation
   int64_t position_;
-  bool lender_trains_;  // of shared keys: their gradients are wanted
+  bool lender_trains_;  // shared keys: whether their gradients are wanted
   AttentionVectors weights_, gradients_;
 };
 

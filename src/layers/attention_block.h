@@ -9,7 +9,7 @@
 
 namespace sluice::layers {
 
-// REQUIRES: a part with that mixer, which the result refers to.
+// REQUIRES: `part` has an attention mixer and outlives the result, which refers to it.
 std::unique_ptr<const Part> make_attention(const Site& site, const model::Part& part);
 
 }  // namespace sluice::layers

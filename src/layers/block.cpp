@@ -53,11 +53,11 @@ std::unique_ptr<const Part> make_part(const Site& site, const model::Part& part)
   return std::visit(Make{site, part}, part.mixer);
 }
 
-// By part.
+// By part of the block.
 struct BlockState final : State {
   std::vector<StatePtr> parts;
-  at::Tensor sum_SH;     // what a norm behind a sum of parts took
-  bool dropped = false;  // what can be made again
+  at::Tensor sum_SH;     // input of the norm behind a sum of parts
+  bool dropped = false;  // whether drop_recomputable() was called
 
   explicit BlockState(size_t count) : parts(count) {}
   std::vector<SavedRows> rows() override {
@@ -67,7 +67,7 @@ struct BlockState final : State {
     }
     return all;
   }
-  // Parts are made again one at a time.
+  // One part at a time is recomputed.
   int64_t recomputed_bytes() const override {
     int64_t most = 0;
     for (const StatePtr& part : parts) most = std::max(most, part->recomputed_bytes());
@@ -156,7 +156,7 @@ class Block final : public Operation {
   }
 
  private:
-  // The last part comes first, and is done with when the one before it is made again.
+  // Goes from the last part to the first; a part is finished before the one before it is recomputed.
   template <typename TakeDeferred>
   void backward_parts(Flow& flow, StatePtr saved, TakeDeferred take) const {
     auto& block = static_cast<BlockState&>(*saved);
@@ -164,7 +164,7 @@ class Block final : public Operation {
     if (errors != nullptr) errors->backward = true;
     const at::Tensor behind_SH = errors != nullptr ? flow.gradient_SH : at::Tensor();
     if (scalar_1_.defined()) flow.gradient_SH = flow.gradient_SH * scalar_1_;
-    at::Tensor dsum_SH;  // of a part and those beside it
+    at::Tensor dsum_SH;  // gradient of the sum of a part and those beside it
     if (own_.joint) dsum_SH = joint_backward(flow.gradient_SH, std::move(block.sum_SH));
     for (size_t i = parts_.size(); i-- > 0;) {
       if (block.dropped) restore(flow.layout, block, i);
@@ -188,7 +188,7 @@ class Block final : public Operation {
     if (is_beside(part)) lend(block, part);
     parts_[part]->restore(layout, *block.parts[part], {});
   }
-  // The rows that a part took whose input was dropped: what the parts before it give.
+  // Recomputes a part's dropped input: the result of the parts before it.
   at::Tensor input_made_again(const RowLayout& layout, BlockState& block, size_t part) const {
     at::Tensor x_SH = parts_[0]->input(*block.parts[0]);
     for (size_t i = 0; i < part; ++i) {
@@ -211,13 +211,13 @@ class Block final : public Operation {
   }
 
   const LayerContext& context_;
-  model::Program program_;  // whose values parts refer to
-  int64_t layer_;           // of the model
+  model::Program program_;  // parts refer to its values
+  int64_t layer_;           // index in the model
   const model::Layer& own_;
   std::vector<std::unique_ptr<const Part>> parts_;
-  std::vector<size_t> first_;   // of each part the first one that takes the same rows
-  bool lends_ = false;          // keys and values to later layers
-  NormVectors joint_, djoint_;  // of a norm behind the last parts' sum
+  std::vector<size_t> first_;   // by part: the first part with the same input
+  bool lends_ = false;          // keys and values, to later layers
+  NormVectors joint_, djoint_;  // norm behind the last parts' sum
   at::Tensor scalar_1_;         // undefined: none
 };
 

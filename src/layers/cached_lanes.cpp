@@ -1,5 +1,5 @@
-// T: rows of this lane, R: rows of the pass, N: query heads, K: key heads, D: dimensions of a head, L: lanes,
-// E = D + 1: an output and its log-sum-exp.
+// T: rows of this lane, R: rows of the engine step, N: query heads, K: key heads, D: dimensions of a head, L:
+// lanes, E = D + 1: an output and its log-sum-exp.
 #include "layers/cached_lanes.h"
 
 #include <ATen/TensorOperators.h>
@@ -18,10 +18,10 @@ namespace {
 
 using Parcel = LaneChannel::Parcel;
 
-// Wider than any text, so that blocks are seen as far as positions say.
+// A window wider than any sequence: positions alone decide what the rows of a block see.
 constexpr int64_t kFar = int64_t{1} << 40;
 
-// Between this lane and each other one: what it `gives` that one, and what it `takes` of it.
+// Exchanges with each other lane: sends what `gives` returns for it, receives into what `takes` returns.
 template <typename Gives, typename Takes>
 void exchange(LaneChannel& channel, const CacheOfLanes& lanes, const at::Device& device, const Gives& gives,
               const Takes& takes) {
@@ -39,7 +39,7 @@ at::Tensor slice_rows(const at::Tensor& x, base::Interval rows) { return x.narro
 
 base::Interval rows_of(const CacheOfLanes& lanes, int lane) { return lanes.rows[static_cast<size_t>(lane)]; }
 
-// Queries, keys and values of the pass.
+// Queries, keys and values of the whole engine step.
 at::Tensor gathered(LaneChannel& channel, const CacheOfLanes& lanes, const ops::AttentionInput& input) {
   const at::Tensor own_TJD =
       slice_rows(at::cat({input.q_TND, input.k_TKD, input.v_TKD}, 1), {0, lanes.own_rows().size()});
@@ -53,8 +53,8 @@ at::Tensor gathered(LaneChannel& channel, const CacheOfLanes& lanes, const ops::
   return all_RJD;
 }
 
-// What the pass's queries see of this lane's part of the cache; of rows that see nothing the log-sum-exp is
-// −inf.
+// Attention of the step's queries to this lane's part of the cache. Rows that see nothing have a log-sum-exp
+// of −inf.
 at::Tensor seen_here(const CachedRows& rows, const ops::AttentionInput& on_cache) {
   const ops::AttentionResult seen = ops::nothing_seen(on_cache.q_TND);
   ops::AttentionInput within = on_cache;
@@ -103,7 +103,7 @@ ops::AttentionResult attend_over_lanes(LaneChannel& channel, const RowLayout& la
 
 at::Tensor rows_of_engine_step(LaneChannel& channel, const CacheOfLanes& lanes, const at::Tensor& x_TH,
                                const std::vector<int64_t>& row_R) {
-  // Of the wanted rows those that a lane computed: a run of them.
+  // The places in row_R of the rows that a lane computed, which are one run.
   const auto wanted_of = [&](base::Interval rows) {
     const auto begin = std::ranges::lower_bound(row_R, rows.begin),
                end = std::ranges::lower_bound(row_R, rows.end);

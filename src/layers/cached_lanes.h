@@ -1,8 +1,8 @@
-// Attention of texts that are being generated where lanes have the cache between them: no lane need hold a
-// long prompt (Long-VITA, Shen et al. 2025, infers so), and each reads a part of it.
+// Attention for generation over a KV cache that several lanes divide (as in Long-VITA, Shen et al. 2025). No
+// lane has to hold a long prompt alone, and each reads only its own part of the cache.
 //
-// Keys stay where they are. Every lane gets the queries of the whole pass, attends with them to what it has,
-// and gives back what it found for the rows of others, which merge it by log-sum-exp in the order of lanes.
+// Keys and values stay where they are. Every lane gets all queries of the engine step and attends to its part
+// of the cache. The lane of a query merges all lanes' outputs by log-sum-exp, in the order of lanes.
 #pragma once
 
 #include "layers/kv_cache.h"
@@ -12,14 +12,14 @@
 
 namespace sluice::layers {
 
-// All lanes call it at once, each with its own rows of the pass (CacheOfLanes::rows); puts the keys and
-// values of those that stay here into the cache first. Memory beside the result: queries, keys and values of
-// the pass, its outputs in lse's type twice.
+// Collective over the lanes, each with its own rows of the engine step (CacheOfLanes::rows). Writes the keys
+// and values that stay on this lane into the cache first. Memory besides the result: the step's queries, keys
+// and values, and its outputs twice in lse's type.
 ops::AttentionResult attend_over_lanes(LaneChannel& channel, const RowLayout& layout,
                                        const ops::AttentionInput& input, const CachedKeys& cached);
 
-// Rows of the pass that the lanes computed parts of, on all of them: `row_R`, ascending, of x, whose rows are
-// a lane's own.
+// Rows `row_R` (ascending) of the engine step, on all lanes. `x_TH`: the rows that this lane computed.
+// Collective over the lanes.
 at::Tensor rows_of_engine_step(LaneChannel& channel, const CacheOfLanes& lanes, const at::Tensor& x_TH,
                                const std::vector<int64_t>& row_R);
 

@@ -12,13 +12,13 @@ namespace sluice::layers {
 
 namespace {
 
-// Logits stay in the processor's caches between softmax and products. On a GPU each chunk reads and writes
-// the output matrix's gradient once more: 4,096 rows of a vocabulary of 128K make that a 24th of the
-// products' time.
+// On a CPU, logits stay in the processor's caches between softmax and products. On a GPU each chunk reads and
+// writes the output matrix's gradient once more: with 4,096 rows and a vocabulary of 128K that takes a 24th
+// of the products' time.
 constexpr int64_t kCpuLogitsBytes = int64_t{8} << 20;
 constexpr int64_t kGpuLogitsBytes = int64_t{1} << 30;
 
-// With the widths that they turn.
+// Every rotary variant of the program, with the number of dimensions that it rotates.
 std::vector<std::pair<model::Rope, int64_t>> ropes_of(const model::Program& program) {
   std::vector<std::pair<model::Rope, int64_t>> ropes;
   for (const auto& kind : program.kinds()) {

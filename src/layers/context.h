@@ -1,4 +1,4 @@
-// What all layers of a rank share under one strategy.
+// Settings and borrowed objects that all layers of a rank share under one strategy.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,11 +22,11 @@
 
 namespace sluice::layers {
 
-// This lane's place among those that divide each layer's experts between them.
+// This lane's place in its expert group: the lanes that divide each layer's experts (EP).
 struct ExpertLanes {
   int lanes = 1;
   int lane = 0;
-  // By layer of the model the experts of each seat (model/expert_slots.h); none: even parts in their order.
+  // By layer of the model: the expert in each expert slot (model/expert_slots.h). Empty: even parts in order.
   std::span<const std::vector<int>> expert_slots = {};
 
   std::span<const int> expert_slots_of(int64_t layer) const {
@@ -35,35 +35,35 @@ struct ExpertLanes {
   }
 };
 
-// How rows visited experts that lanes divide, forward.
+// Statistics of token-to-expert assignments in forward, for experts that lanes divide.
 struct ExpertLoad {
-  // The busiest lane's visits over the mean lane's: the sum over layers and micro-batches, and their number.
+  // The busiest lane's assignments over the mean lane's: sum over layers and micro-batches, and their number.
   double sum = 0;
   int64_t count = 0;
-  // By layer of the model, and expert: visits of this lane's rows. None of a layer that ran none.
+  // Assignments of this lane's rows by layer of the model and expert; empty for layers that ran no experts.
   std::vector<std::vector<int64_t>> assignments;
-  // Likewise, of pairs of experts those of its rows that visited both, double [E, E]; where it is asked for.
+  // Likewise, by pair of experts: this lane's rows that chose both, double [E, E]; if counts_coactivations.
   std::vector<at::Tensor> coactivations;
   bool counts_coactivations = false;
 
-  // `id_TK`: the experts of the rows.
+  // `visits_E`: assignments by expert. `id_TK`: the rows' experts.
   void add(int64_t layer, double busiest, std::span<const int64_t> visits_E, const at::Tensor& id_TK);
 };
 
-// Which layers of the model compute their products in fewer bits, and what that would add.
+// Layers that compute their products in low precision, and sums that measure the rounding errors.
 struct LowPrecisionLayers {
   base::GemmFormat format = base::GemmFormat::kAsComputed;
   std::span<const int> layers = {};  // ascending
-  GemmErrors* errors = nullptr;      // borrowed, added to by all layers; null: nobody asks
+  GemmErrors* errors = nullptr;      // borrowed, added to by all layers; null: not measured
 };
 
-// The tables of a model's rotary positions, which reach up to the longest sequence.
+// The model's rotary tables (RoPE), each for all positions up to the longest sequence.
 class RotaryTables {
  public:
   void add(const model::Rope& rope, int64_t width, ops::RotaryTable table) {
     tables_.push_back({rope, width, std::move(table)});
   }
-  // The table that turns so many of a head's dimensions, or null.
+  // The table for heads of which `width` dimensions rotate, or null.
   const ops::RotaryTable* find(const model::Rope& rope, int64_t width) const {
     const auto found = std::ranges::find_if(
         tables_, [&](const Entry& entry) { return entry.width == width && entry.rope == rope; });
@@ -79,33 +79,33 @@ class RotaryTables {
   std::vector<Entry> tables_;
 };
 
-// Routers' corrections of all experts, in float, by layer of the model; undefined for layers without routers.
+// Routers' score corrections of all experts by layer of the model, in float; undefined without a router.
 using Corrections = std::vector<at::Tensor>;
 
 // Immutable and cheap to copy.
 struct LayerContext {
   model::Shape shape;  // layers read their own values (model/layer.h)
   TensorParallel parallel;
-  LaneChannel* lanes = nullptr;  // borrowed; null: no micro-batch lies on several
-  ExpertLanes experts;           // that divide experts between them
-  ExpertLoad* load = nullptr;    // borrowed, added to; null: nobody asks
+  LaneChannel* lanes = nullptr;  // borrowed; null: no micro-batch spans several lanes
+  ExpertLanes experts;           // this lane's place in its expert group
+  ExpertLoad* load = nullptr;    // borrowed, added to; null: not counted
   LowPrecisionLayers low_precision;
   std::shared_ptr<const RotaryTables> rotary;
-  // Replace the corrections among the weights, which are narrower; null: the weights' are as wide.
+  // Replaces the weights' own corrections if the weights' type is narrower. Null: their type is wide enough.
   std::shared_ptr<const Corrections> corrections = nullptr;
-  const AdapterMask* adapter_rows = nullptr;           // as of LowPrecision
+  const AdapterMask* adapter_rows = nullptr;           // as LowPrecision::rows
   double temperature = 1;                              // logits are divided by it
-  std::shared_ptr<const Loss> loss = cross_entropy();  // of training
-  std::shared_ptr<const NumberLoss> number_loss = {};  // of heads of numbers; null: nothing is compared
-  std::optional<Distillation> distillation = {};       // of training, in place of `loss`; none: no teacher
-  bool keeps_head_rows = false;    // an evaluation leaves them (Flow::head_rows) in place of losses
-  double moe_aux_loss_coeff = 0;         // factor of the loss that balances experts (balance.h); 0: none
-  int64_t logits_chunk_bytes = 0;  // the head works on as many rows at once as fit; see head.h
+  std::shared_ptr<const Loss> loss = cross_entropy();  // the training loss
+  std::shared_ptr<const NumberLoss> number_loss = {};  // training loss of heads of numbers; null: none
+  std::optional<Distillation> distillation = {};       // replaces `loss` in training; none: no teacher
+  bool keeps_head_rows = false;    // evaluation leaves Flow::head_rows in place of the losses
+  double moe_aux_loss_coeff = 0;         // factor of the expert-balancing loss (balance.h); 0: none
+  int64_t logits_chunk_bytes = 0;  // bounds the logits of the head's row chunks; see head.h
 
-  // What training sums beside its loss.
+  // How many sums training reports beside its loss.
   int64_t notes() const { return number_loss ? number_loss->notes() : loss->notes(); }
 
-  // Which part of an operation's parameters this rank computes with; `layer`: its number among the blocks.
+  // This rank's part of an operation's parameters. `layer`: its number among the blocks, -1 for model ends.
   model::Cut cut(int64_t layer) const {
     const std::span<const int> all = experts.expert_slots_of(layer);
     const size_t own = all.size() / static_cast<size_t>(experts.lanes);
@@ -129,7 +129,7 @@ struct LayerContext {
 LayerContext layer_context(const model::Shape& shape, const TensorParallel& parallel, int64_t positions,
                            const at::TensorOptions& like);
 
-// What the logits of one chunk of rows should take of a device.
+// Default of LayerContext::logits_chunk_bytes.
 int64_t default_logits_chunk_bytes(const at::Device& device);
 
 }  // namespace sluice::layers

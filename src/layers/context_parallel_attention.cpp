@@ -1,9 +1,9 @@
 // T: rows of the micro-batch, N: query heads, D: dimensions of a head; B, W, J as in exchanged_keys.h; S =
-// 3N: a row's queries, outputs' gradients and outputs.
+// 3N: a row's queries, output gradients and outputs.
 //
-// The softmax over all keys is merged from those over parts of them (ops::merge). Backward is the sum over
-// the parts too: with the merged lse and δ = Σ dout·out of the whole, P and dS of a part need no other's
-// keys.
+// The softmax over all keys is merged from softmaxes over parts of the keys (ops::merge). Backward is a sum
+// over these parts, too: P and dS of a part need no keys of other parts, given the merged lse and δ = Σ
+// dout·out of the whole output.
 #include "layers/context_parallel_attention.h"
 
 #include <ATen/ops/cat.h>
@@ -20,11 +20,11 @@ namespace {
 
 using Rows = RowTransfers::Rows;
 using Transfer = RowTransfers::Transfer;
-using Tensors = std::vector<at::Tensor>;  // that travel together
+using Tensors = std::vector<at::Tensor>;  // travel together
 
 at::Tensor part(const at::Tensor& x, base::Interval rows) { return x.narrow(0, rows.begin, rows.size()); }
 
-// visit(rows of a micro-batch, where they lie end to end).
+// Calls visit(rows of a micro-batch, their place when all intervals lie end to end).
 template <typename Visit>
 void for_each_part(const std::vector<base::Interval>& intervals, const Visit& visit) {
   int64_t row = 0;
@@ -55,12 +55,12 @@ at::Tensor travelling_rows(const ExchangedKeys& keys, const std::vector<base::In
   return rows_BW;
 }
 
-// What has set out and not come.
+// Transfers in flight.
 class UnderWay {
  public:
   UnderWay(LaneChannel& channel, const at::Device& device) : channel_(channel), device_(device) {}
 
-  // Begins all that of(transfer) gives, at once; slow ones beside the others. Nothing given: it does not go.
+  // Starts all transfers for which of(transfer) is not empty, at once; slow ones beside the others.
   template <typename Of>
   void begin(const std::vector<Transfer>& transfers, const Of& of) {
     for (const bool slow : {true, false}) {
@@ -84,7 +84,7 @@ class UnderWay {
     }
   }
 
-  // Waits for what is due by then: arrived(transfer, its tensors).
+  // Waits for transfers that are due by `step` and calls arrived(transfer, its tensors).
   template <typename Arrived>
   void settle(int step, const Arrived& arrived) {
     std::erase_if(groups_, [&](Group& group) {
@@ -112,10 +112,10 @@ class UnderWay {
   std::vector<Group> groups_;
 };
 
-// Others' rows as they come, are used and go on.
+// Rows of other lanes: they arrive, are used and are passed on.
 class OthersRows {
  public:
-  // own(rows, which of the micro-batch's) gives this lane's; space(rows, count) what others' come to.
+  // own(rows, intervals) gives this lane's rows; space(rows, count) allocates room for others'.
   template <typename Own, typename Space>
   void begin(const RowTransfers::Step& step, UnderWay& under_way, const Own& own, const Space& space) const {
     under_way.begin(step.hops, [&](const Transfer& hop) -> Tensors {
@@ -157,7 +157,7 @@ void add_blocks_backward(const at::Tensor& dout_TND, const ops::AttentionInput& 
 
 namespace {
 
-// What travels of a lane's rows in a forward: of keys what ExchangedKeys says, of queries they themselves.
+// Travelling rows in a forward: ExchangedKeys in place of keys, and the queries themselves.
 class Forward {
  public:
   Forward(const ops::AttentionInput& input, const ExchangedKeys& keys) : input_(input), keys_(keys) {}
@@ -171,7 +171,7 @@ class Forward {
     return {at::empty({count, keys_.width()}, input_.k_TKD.options())};
   }
 
-  // This lane's queries on others' keys add to what they have `seen`; others' to what they have seen here.
+  // Own queries on others' keys add to `seen`. Others' queries on own keys give results for returned().
   void meet(const RowTransfers::RemoteAttention& meeting, const Tensors& others,
             const ops::AttentionResult& seen) {
     if (meeting.others == Rows::kKeys) {
@@ -185,7 +185,7 @@ class Forward {
     made_[meeting.of] = {theirs.out_TND.to(input_.q_TND.scalar_type()), theirs.lse_NT};
   }
 
-  // Outputs on their way home; of keys nothing goes back.
+  // Outputs on their way to the queries' lane; keys return nothing.
   Tensors returned(const Transfer& of, const at::TensorOptions& wide) {
     if (of.rows == Rows::kKeys) return {};
     if (of.leaves) return std::move(made_.at(of.of));
@@ -206,10 +206,10 @@ class Forward {
 
   const ops::AttentionInput& input_;
   const ExchangedKeys& keys_;
-  std::map<int, Tensors> made_;  // by whose queries: outputs and log-sum-exps
+  std::map<int, Tensors> made_;  // by the queries' lane: outputs and log-sum-exps
 };
 
-// And in a backward: queries with what their gradients need.
+// Travelling rows in a backward: queries with the tensors that their gradients need.
 class Backward {
  public:
   Backward(const at::Tensor& dout_TND, const ops::AttentionInput& input, const ops::AttentionResult& saved,
@@ -248,7 +248,7 @@ class Backward {
     add({Rows::kQueries, meeting.of}, dq_BND);
   }
 
-  // Gradients on their way, in the inputs' type.
+  // Gradients on their way to their rows' lane, in the inputs' type.
   Tensors returned(const Transfer& of) {
     if (of.leaves) {
       const auto made = made_.extract({of.rows, of.of});
@@ -328,7 +328,7 @@ void context_parallel_attention_backward(LaneChannel& channel, const AttendedRow
   const at::ScalarType wide = saved.lse_NT.scalar_type();
   UnderWay hops(channel, input.q_TND.device()), results(channel, input.q_TND.device());
   OthersRows others;
-  // Behind the first rows that leave, so that these are under way meanwhile.
+  // Allocated after the first rows left, so that they travel meanwhile.
   ops::AttentionGradient sum;
   const WholeKeys whole(input, &sum);
   const ExchangedKeys& travelling = keys != nullptr ? *keys : whole;

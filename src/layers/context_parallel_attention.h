@@ -1,6 +1,6 @@
-// Causal attention of one lane of several that share sequences, whose rows travel by a schedule
-// (strategy/row_schedule.h): keys and values round a ring, on one level or two, or straight to those that see
-// them; queries to those that have the keys, and outputs back.
+// Context-parallel causal attention of one lane. A row schedule (strategy/row_schedule.h) says which rows
+// travel. Keys and values go round a ring of one or two levels, or straight to lanes that see them. Queries
+// may go to the lanes with the keys instead, and their outputs return.
 #pragma once
 
 #include <span>
@@ -12,26 +12,26 @@
 
 namespace sluice::layers {
 
-// All lanes call it at once, with their own rows. While a lane attends, what it needs next is on its way;
-// sequences of its own move nothing. `keys`: what travels of keys and values, null: they do. Returns what
-// ops::attention would for the lane's rows if it held all keys. Memory beside the result: others' rows at
-// hand (strategy::most_at_hand), and as many that leave; of others' queries their wide outputs.
+// Collective over the lanes, each with its own rows. Transfers for later steps run while a lane attends; its
+// unshared sequences move nothing. `keys`: rows that travel in place of keys and values; null: these travel.
+// Returns what ops::attention would return for the lane's rows with all keys. Memory besides the result:
+// others' rows at hand (strategy::most_at_hand), as many that leave, wide outputs of others' queries.
 ops::AttentionResult context_parallel_attention(LaneChannel& channel, const AttendedRows& rows,
                                                 const ops::AttentionInput& input, const ExchangedKeys* keys);
 
-// The same rows travel again, and their gradients come home, in the inputs' type. Writes all rows of
-// `gradient`, which must not be the input: of its keys what the queries that met them here and, where these
-// travel whole, all others give. Queries take their outputs,
-// the gradients of these and log-sum-exps with them. Memory: besides, a set of gradients that is made, one
-// that leaves and one that comes; wide gradients of the lane's own queries, and of its keys where others'
-// queries come or through a window.
+// The same rows travel again, and their gradients return in the inputs' type. Travelling queries take along
+// their outputs, output gradients and log-sum-exps. Writes all rows of `gradient`, which must not alias the
+// input. Key gradients contain what queries on this lane gave and, if keys and values travel themselves
+// (`keys` null), what all other lanes' queries gave. Memory besides the forward's: a set of gradients in the
+// making, one leaving, one arriving. Wide gradients: the lane's own queries, and its keys if others' queries
+// come or attention has a window.
 void context_parallel_attention_backward(LaneChannel& channel, const AttendedRows& rows,
                                          const at::Tensor& dout_TND, const ops::AttentionInput& input,
                                          const ops::AttentionResult& saved,
                                          const ops::AttentionGradient& gradient, const ExchangedKeys* keys);
 
-// Adds what blocks of the lane's own rows contribute, in whichever type `gradient` is; that must not be the
-// input. Memory: the gradients once more in lse's type, where that is another.
+// Adds the contributions of blocks of the lane's own rows to `gradient`, which may have any type but must not
+// alias the input. Memory: the gradients once more in lse's type, if theirs is another.
 void add_blocks_backward(const at::Tensor& dout_TND, const ops::AttentionInput& input,
                          const ops::AttentionResult& saved, std::span<const ops::AttentionBlock> blocks,
                          const ops::AttentionGradient& gradient);

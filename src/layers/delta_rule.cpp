@@ -51,9 +51,9 @@ class GatedDeltaRule final : public RecurrentRule {
   }
 
  private:
-  // Files, and so weights, have what a key head and its value heads are made of together.
+  // In files, and therefore in weights, the rows of a key head and of its value heads lie together.
   bool by_key_head() const { return !weights_.gate_VH.defined(); }
-  // Each kind of rows together; and back.
+  // Brings each kind of rows together; and back.
   Projected parted(const Projected& by_key_head) const {
     const int64_t keys = all_heads().keys(), shared = all_heads().values() / keys;
     const int64_t key = own_.key_width, value = shared * own_.value_width;

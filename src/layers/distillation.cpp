@@ -24,8 +24,8 @@ void to_log_softmax(const TensorParallel& parallel, const at::Tensor& logits_CV)
   logits_CV.sub_(total_C1);
 }
 
-// Over the whole vocabulary, in double; shards are added in order. A sum in double makes a copy of what it adds, so a
-// few rows are added at a time.
+// Sums over the whole vocabulary, in double; shards are added in order. A sum in double copies its operand,
+// so few rows are added at a time.
 at::Tensor row_sum(const TensorParallel& parallel, const at::Tensor& term_CV) {
   constexpr int64_t kRowsAtOnce = 8;
   std::vector<at::Tensor> sums;
@@ -45,8 +45,8 @@ DistilledRows forward_kl(const TensorParallel& parallel, const at::Tensor& log_q
   return {loss_C1.squeeze(1), log_q_CV.exp().sub_(p_CV)};
 }
 
-// A term of q by log q − log `other`, with what its gradient by the logits is: q (gap − KL(q ‖ other)), as long
-// as the gradient of `other` by q only adds what is the same for all entries.
+// KL(q ‖ other), and q (gap − KL) as its gradient by the logits. REQUIRES: the gradient of `other` by q adds
+// the same number to all entries, which the softmax cancels. gap = log q − log other.
 DistilledRows kl_of_model(const TensorParallel& parallel, const at::Tensor& log_q_CV,
                           const at::Tensor& log_other_CV) {
   const at::Tensor q_CV = log_q_CV.exp();
@@ -55,8 +55,8 @@ DistilledRows kl_of_model(const TensorParallel& parallel, const at::Tensor& log_
   return {loss_C1.squeeze(1), gap_CV.sub_(loss_C1.to(gap_CV.scalar_type())).mul_(q_CV)};
 }
 
-// The derivative of β KL(p ‖ m) + (1 − β) KL(q ‖ m) by q is (1 − β) log(q / m): what m changes cancels,
-// because β p + (1 − β) q is m.
+// The derivative of β KL(p ‖ m) + (1 − β) KL(q ‖ m) by q is (1 − β) log(q / m). The terms from m's change
+// cancel, because β p + (1 − β) q is m.
 DistilledRows jsd(const TensorParallel& parallel, double beta, const at::Tensor& log_q_CV,
                   const at::Tensor& log_p_CV) {
   const at::Tensor log_m_CV = at::logaddexp(log_p_CV + std::log(beta), log_q_CV + std::log1p(-beta));

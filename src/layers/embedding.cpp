@@ -9,7 +9,7 @@ namespace sluice::layers {
 
 at::Tensor embedding_forward(const LayerContext& context, const EmbeddingParameters& weights,
                              const at::Tensor& id_T, const at::Tensor& position_T) {
-  // One rank holds a token's row and the others give zeros, so the sum is exact.
+  // One rank has a token's row and the others give zeros, so the sum is exact.
   at::Tensor x_SH = context.parallel.reduce_scatter_rows(
       ops::embedding_lookup(weights.table_VH, id_T, weights.vocabulary.begin));
   const double factor = weights.kind->scale;

@@ -9,13 +9,13 @@
 namespace sluice::layers {
 
 // id_T: token ids of all rows of the micro-batch, -1 for inert rows (row_values); the same on all TP ranks.
-// Returns x_SH. `position_T`: of all rows, where positions have rows of their own, as all but inert rows then
-// have; these are zero but for them.
+// `position_T`: positions of all rows, for models with learned position embeddings. Returns x_SH. Inert rows
+// are zero, except for position and kind embeddings, which every row gets.
 at::Tensor embedding_forward(const LayerContext& context, const EmbeddingParameters& weights,
                              const at::Tensor& id_T, const at::Tensor& position_T);
 
-// Adds the gradients of this rank's vocabulary rows, and of positions' and kinds' by its own rows. The
-// embedding has no input gradient.
+// Adds the gradients of this rank's vocabulary rows, and those of position and kind embeddings from its own
+// rows. The embedding has no input gradient.
 void embedding_backward(const LayerContext& context, const at::Tensor& id_T, const at::Tensor& position_T,
                         const at::Tensor& dx_SH, const EmbeddingParameters& gradients);
 

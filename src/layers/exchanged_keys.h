@@ -1,8 +1,8 @@
-// What travels between lanes for keys and values: a row a token, of which any lane that has it makes
-// them.
+// Rows that travel between lanes in place of keys and values, one row per token. Any lane that has a row
+// makes the token's keys and values from it.
 //
-// Row and width names: B rows of a block, W the width of what goes round, K key heads, D their dimensions, J
-// = 2K: a row's key heads and then its values'.
+// Row and width names: B rows of a block, W width of a travelling row, K key heads, D their dimensions, J =
+// 2K: a token's key heads followed by its value heads.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,21 +22,21 @@ class ExchangedKeys {
   virtual ~ExchangedKeys() = default;
 
   virtual int64_t width() const = 0;
-  // Writes what goes round of these of the lane's own rows.
+  // Writes the travelling rows of the lane's own `rows`.
   virtual void put(base::Interval rows, const at::Tensor& to_BW) const = 0;
-  // Keys and values of rows that came, [B, J, D].
+  // Keys and values of received rows, [B, J, D].
   virtual at::Tensor keys_of(const at::Tensor& rows_BW) const = 0;
-  // The gradient of those rows by that of their keys and values, in whose type it is. Adds the gradients of
-  // what makes these.
+  // The gradient of received rows from that of their keys and values, in the latter's type. Also adds the
+  // gradients of the parameters that make keys and values from the rows.
   virtual at::Tensor gradient(const at::Tensor& rows_BW, const at::Tensor& dkeys_BJD) const = 0;
-  // Adds what all other lanes' queries gave to the gradient of the lane's own rows.
+  // Adds the gradient of the lane's own rows from all other lanes' queries.
   virtual void add(base::Interval rows, const at::Tensor& drows_BW) const = 0;
 };
 
-// Keys and values as they are.
+// Keys and values travel as they are.
 class WholeKeys final : public ExchangedKeys {
  public:
-  // `gradient`: of a backward.
+  // `gradient`: where a backward adds gradients of keys and values; null in a forward.
   explicit WholeKeys(const ops::AttentionInput& input, const ops::AttentionGradient* gradient = nullptr)
       : input_(input), gradient_(gradient) {}
 

@@ -13,7 +13,7 @@
 namespace sluice::layers {
 namespace {
 
-// Calls visit(format, run of rows, their blocks' words, the rows of the result [rows, columns]).
+// Calls visit(format, run of rows, words of the run's blocks, rows of the result [rows, columns]).
 template <typename Visit>
 void for_each_run(const model::Bucket& bucket, const model::Cut& cut, const at::Tensor& words,
                   const at::Tensor& numbers, Visit visit) {
@@ -88,7 +88,7 @@ at::Tensor decoded(base::WeightFormat format, const at::Tensor& bytes_BN) {
   return at::ldexp(numbers.view({-1, 2, kBlock / 2}), exponents.unsqueeze(2)).view({-1, kBlock});
 }
 
-// Numbers of blocks [begin, end) of a group, of rows that lie in `run`, into `to`, its rows.
+// Writes the numbers of blocks [begin, end) of a group to `to`, whose rows are those of `run`.
 void place(const model::CodedRows& run, base::Interval blocks, const at::Tensor& numbers_BN,
            const at::Tensor& to) {
   const model::CodedGroup& group = run.group;
@@ -116,7 +116,7 @@ void place(const model::CodedRows& run, base::Interval blocks, const at::Tensor&
       .copy_(numbers_BN.reshape(-1).narrow(0, own.begin - blocks.begin * base::kWeightBlock, own.size()));
 }
 
-// How many blocks are expanded together, about `most`: where they are placed by rows of blocks, whole ones.
+// How many blocks are expanded together: about `most`, and whole rows of blocks if blocks are tiled.
 int64_t together(const model::CodedGroup& group, int64_t most) {
   if (group.tiled()) return std::max<int64_t>(1, most / group.columns) * group.columns;
   return group.outputs_last ? group.blocks() : most;

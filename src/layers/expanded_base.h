@@ -7,11 +7,11 @@
 
 namespace sluice::layers {
 
-// A rank's whole flat shard of a coded bucket, of words -> the numbers of its local matrices, end to end, in
-// the words' type. REQUIRES: dense words.
+// Decodes a rank's whole flat shard of a coded bucket into the numbers of its local matrices, end to end, in
+// the type of `words`. REQUIRES: dense words.
 at::Tensor expanded(const model::Bucket& bucket, const model::Cut& cut, const at::Tensor& words);
 
-// The same by ATen's operators, as on GPUs, of at most `most_blocks` blocks at a time.
+// The same by ATen's operators, as on GPUs; expands about `most_blocks` blocks at a time.
 namespace aten {
 at::Tensor expanded(const model::Bucket& bucket, const model::Cut& cut, const at::Tensor& words,
                     int64_t most_blocks = int64_t{1} << 15);

@@ -94,7 +94,7 @@ at::Tensor Expert::backward_of_gate_up(const model::Gate& gate, const at::Tensor
                                        at::Tensor& dweight_N1) const {
   at::Tensor da_NF = times_transposed(dy_NH, down);
   if (!weight_N1.defined()) return activated_backward(gate, da_NF, gate_up_NG);
-  if (gate.weighs_input) {  // its product is linear, so they multiply gate and up
+  if (gate.weighs_input) {  // the in-product is linear: weights multiply gate and up
     const at::Tensor weighed_NG = gate_up_NG * weight_N1;
     at::Tensor a_NF = activated_backward(gate, da_NF, weighed_NG);
     dweight_N1 = (weighed_NG * gate_up_NG).sum(1, /*keepdim=*/true, ops::accumulator_type(a_NF));

@@ -1,6 +1,6 @@
-// One expert at work: an MLP and the rows that visit it.
+// One expert at work: an MLP and the rows that are assigned to it.
 //
-// Row names: T all rows, N those that visit one expert, V visits in the order of experts. Widths: H hidden, F
+// Row names: T all rows, N rows of one expert, V all assignments in the order of experts. Widths: H hidden, F
 // this rank's part of an inner width, G = 2F, or F without a gate.
 #pragma once
 
@@ -18,34 +18,34 @@
 
 namespace sluice::layers {
 
-// A matrix, or its gradient, of each of a lane's experts, with the adapters that each has.
+// A matrix of each of a lane's experts, or its gradients, with the experts' adapters.
 struct ExpertMatrices {
   at::Tensor w_EAB;
-  at::Tensor left_EAK, right_EKB;  // undefined: none, or not trained of gradients
+  at::Tensor left_EAK, right_EKB;  // undefined: none, or the gradient of a frozen one
   bool adapted = false;
-  double factor = 1;                  // of the adapters
-  const AdapterMask* rows = nullptr;  // as of LowPrecision
+  double factor = 1;                  // the adapters' scale
+  const AdapterMask* rows = nullptr;  // as LowPrecision::rows
 
   Matrix of(int64_t expert) const;
-  // Of gradients, those of the adapters alone.
+  // For gradients: those of the adapters alone.
   Matrix adapters_of(int64_t expert) const;
 };
-// Adds to what is wanted of an expert's gradient, that of its matrix being aᵀ·b.
+// Adds to the trained tensors of an expert's `gradient`; the matrix's own gradient is aᵀ·b.
 void add_gradients(const Matrix& matrix, const Matrix& gradient, const at::Tensor& a_NA,
                    const at::Tensor& b_NB);
 
-// A matrix of the role that is computed as the run does, however narrow other products are.
+// The matrix of a role, computed in the run's own type even if other products are in low precision.
 Matrix exact_matrix(const OperationShards& shards, std::string_view role);
-// `own`: how many experts the shards have.
+// `own`: the number of experts in the shards.
 ExpertMatrices expert_matrices(const OperationShards& shards, std::string_view role, int64_t own);
 
 // A lane's experts.
 struct ExpertWeights {
-  ExpertMatrices gate_up;      // of each rows gate, up: x·wᵀ
-  ExpertMatrices down;         // of each stored [in, out]: a·w
+  ExpertMatrices gate_up;      // rows of gate, then of up: x·wᵀ
+  ExpertMatrices down;         // each stored [in, out]: a·w
   at::Tensor gate_up_bias_EG;  // undefined: none
 
-  // Of gradients.
+  // For gradients: whether any adapter is trained.
   bool adapters_wanted() const {
     const auto wanted = [](const ExpertMatrices& of) {
       return of.left_EAK.defined() || of.right_EKB.defined();
@@ -57,36 +57,36 @@ struct ExpertWeights {
 struct Expert {
   Matrix gate_up, down;
   at::Tensor gate_up_bias_G;                  // undefined: none
-  at::Tensor row_N;                           // who comes; undefined: all rows, in their order
-  base::Interval assignments;                 // of V
-  int64_t index = 0;                          // of the experts at hand
-  const AdapterMask* adapter_rows = nullptr;  // as of LowPrecision, of all rows
+  at::Tensor row_N;                           // the expert's rows; undefined: all rows, in order
+  base::Interval assignments;                 // the expert's interval of V
+  int64_t index = 0;                          // among the experts at hand
+  const AdapterMask* adapter_rows = nullptr;  // as LowPrecision::rows, for all rows
 
   at::Tensor rows_of(const at::Tensor& x_TH) const;
-  // To the rows that came.
+  // Adds from_NH to the expert's rows of to_TH.
   void add_to_rows(const at::Tensor& to_TH, const at::Tensor& from_NH) const;
   at::Tensor of_assignments(const at::Tensor& all_VX) const {
     return all_VX.narrow(0, assignments.begin, assignments.size());
   }
 
   void gate_up_into(const at::Tensor& gate_up_NG, const at::Tensor& x_NH) const;
-  // Drops from narrow rows of those that came what belongs to others' adapters.
+  // Zeroes in each of the expert's narrow rows the columns of adapters that the row does not use.
   void choose(at::Tensor& narrow_NK) const;
-  // W_down·swiglu(gate, up) times the visits' weights, which may be undefined: all 1; or gate and up times
-  // these (model::Gate::weighs_input).
+  // W_down·swiglu(gate, up) times the assignments' weights; or the weights multiply gate and up
+  // (model::Gate::weighs_input). Undefined weights are all 1.
   at::Tensor result(const model::Gate& gate, const at::Tensor& gate_up_NG, const at::Tensor& weight_N1) const;
-  // Takes gate and up to their gradients. Sets that of their weights, where they have some, and returns what
-  // the down product took.
+  // Overwrites gate and up with their gradients. Sets the gradient of the assignments' weights, if there are
+  // weights, and returns the input of the down product.
   at::Tensor backward_of_gate_up(const model::Gate& gate, const at::Tensor& dy_NH,
                                  const at::Tensor& gate_up_NG, const at::Tensor& weight_N1,
                                  at::Tensor& dweight_N1) const;
-  // dx of the rows that came, whose gate and up become their gradients. Sets that of their weights, where
-  // they have some, and a_NF to what their weights' gradients need.
+  // Returns dx of the expert's rows, whose gate and up become their gradients. Sets the gradient of the
+  // assignments' weights, if there are weights, and a_NF for the weight gradients.
   at::Tensor backward(const model::Gate& gate, const at::Tensor& dy_NH, const at::Tensor& gate_up_NG,
                       const at::Tensor& weight_N1, at::Tensor& dweight_N1, at::Tensor& a_NF) const;
 };
 
-// Those of this rank's experts that anybody visits; visits of others, which come last, are left out.
+// Visits this rank's experts that have rows. Assignments to other ranks' experts come last: left out.
 template <typename Visit>
 void for_each_expert(const ExpertWeights& of, int64_t experts, const ops::ExpertAssignments& visits,
                      Visit visit) {
@@ -100,14 +100,14 @@ void for_each_expert(const ExpertWeights& of, int64_t experts, const ops::Expert
   }
 }
 
-// Whether so few rows come that products of one expert are too small to be cut over a CPU's threads.
+// Whether the rows are so few that one expert's products are too small to divide over a CPU's threads.
 inline bool are_few(const ops::ExpertAssignments& visits) {
   constexpr int64_t kFewVisits = 512;
   return visits.row_V.device().is_cpu() && visits.row_V.size(0) <= kFewVisits;
 }
 
-// The same, of few visits several experts at once, on a thread each. REQUIRES: visits of different experts
-// don't write the same.
+// The same; if rows are few, several experts run at once, each on a thread. REQUIRES: calls for different
+// experts don't write the same memory.
 template <typename Visit>
 void for_each_expert_at_once(const ExpertWeights& of, int64_t experts, const ops::ExpertAssignments& visits,
                              Visit visit) {

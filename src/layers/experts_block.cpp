@@ -33,16 +33,16 @@ namespace roles = model::roles;
 namespace {
 
 struct ExpertsWeights : ExpertWeights {
-  at::Tensor router_EH;            // of all experts
-  at::Tensor router_correction_E;  // these two of all experts; undefined where there are none
+  at::Tensor router_EH;            // all experts
+  at::Tensor router_correction_E;  // this and the next: all experts; undefined: none
   at::Tensor router_loads_E;
-  at::Tensor router_bias_E;  // these two: undefined where there are none
-  at::Tensor down_bias_EH;   // of all experts, whole on every rank
-  Matrix shared_down;        // this and the next: undefined where nothing is shared
+  at::Tensor router_bias_E;  // undefined: none
+  at::Tensor down_bias_EH;   // all experts, whole on every rank
+  Matrix shared_down;        // this and the next: undefined without a shared expert
   at::Tensor shared_gate_1H;
-  at::Tensor router_scale_H, expert_scale_E;  // undefined where there are none
+  at::Tensor router_scale_H, expert_scale_E;  // undefined: none
 };
-// `own`: how many of the model's experts this rank computes.
+// `own`: the number of the model's experts that this rank computes.
 ExpertsWeights experts_weights(const OperationShards& shards, int64_t experts, int64_t own) {
   const auto bias_by_expert = [&](std::string_view role, int64_t of) {
     const at::Tensor all = shards.vector(role);
@@ -63,11 +63,11 @@ ExpertsWeights experts_weights(const OperationShards& shards, int64_t experts, i
 
 struct ExpertsState final : MixerState {
   at::Tensor score_SE;
-  at::Tensor id_TK, weight_TK;  // the routes
-  at::Tensor gate_up_VG;        // where rows travel: what KeptVisits has room for
+  at::Tensor id_TK, weight_TK;  // the token-to-expert assignments
+  at::Tensor gate_up_VG;        // if rows travel: as many rows as KeptVisits has room for
   at::Tensor shared_gate_up_TG;
-  at::Tensor share_T1;   // factor of what is shared; undefined without one
-  at::Tensor normed_TH;  // where rows travel, while they are at hand
+  at::Tensor share_T1;   // factor of the shared expert; undefined without one
+  at::Tensor normed_TH;  // if rows travel, while at hand
   int64_t normed_bytes = 0;
 
   std::vector<SavedRows> rows() override {
@@ -79,18 +79,18 @@ struct ExpertsState final : MixerState {
   int64_t made_beside_bytes() const override { return normed_bytes; }
 };
 
-// What the weight gradients need of visits.
+// Operands of the weight gradients, by assignment.
 struct VisitsGradient {
-  at::Tensor dgate_up_VG, a_VF;  // a: with its weight
+  at::Tensor dgate_up_VG, a_VF;  // a: times the assignment's weight
 };
 
-// What a lane keeps of visits by rows that travelled: gate and up of as many as its own rows make, those of
-// the first experts of the first waves that fit. The rest a backward makes again, so routers decide of time
-// alone, not of memory.
+// Keeps gate and up of dispatched rows for backward, for as many assignments as the lane's own rows have.
+// Kept are the first experts of the first dispatch chunks that fit. A backward recomputes the rest, so that
+// routers decide on time alone, not on memory.
 class KeptVisits {
  public:
   explicit KeptVisits(at::Tensor room_VG) : room_VG_(std::move(room_VG)) {}
-  // The next `visits`, in the same order forward and backward; undefined: they are not kept.
+  // The next `visits` assignments, in the same order forward and backward. Undefined: not kept.
   at::Tensor next(int64_t visits) {
     if (!room_VG_.defined() || used_ + visits > room_VG_.size(0)) return {};
     used_ += visits;
@@ -134,7 +134,7 @@ class ExpertsMixer final : public Mixer {
     if (saved != nullptr) *saved = std::move(state);
     return mixed;
   }
-  // Where rows travel nobody asks: experts are a block's last part.
+  // Not called if rows travel: experts are a block's last part.
   Mixed again(const RowLayout&, PartRows& rows, MixerState& saved) const override {
     SLUICE_ASSERT(!travels(), "a part behind experts that rows travel to");
     ExpertsState made;
@@ -168,17 +168,17 @@ class ExpertsMixer final : public Mixer {
     return placed.empty() ? model::even_expert_slots(experts)
                           : std::vector<int>(placed.begin(), placed.end());
   }
-  // What a forward begins with and saves; by the state's routes, where they are defined.
+  // The first half of a forward, with the tensors that it saves. Keeps the state's assignments if defined.
   void first_half(PartRows& rows, ExpertsState& saved) const;
-  // What the visited experts give, then all of it.
+  // The sum of the chosen experts' results, and then the whole result.
   at::Tensor sums_of_visits(const ExpertsState& saved) const;
   at::Tensor sums_of_travel(const DispatchedRows& rows, const ExpertsState& saved) const;
   Mixed with_shared(const ExpertsState& saved, at::Tensor sum_TH) const;
 
-  // Adds what the experts of all lanes give these rows. `kept_VG`: of KeptVisits.
+  // Adds the results of all lanes' experts for these rows. `kept_VG`: KeptVisits' room.
   void travel(const DispatchedRows& rows, const Routes& routes, const at::Tensor& normed_TH,
               const at::Tensor& sum_TH, const at::Tensor& kept_VG) const;
-  // Adds the gradients of rows and of their weights, and those of this lane's experts.
+  // Adds the gradients of rows and of their weights, and those of this lane's experts' parameters.
   void travel_backward(const DispatchedRows& rows, const Routes& routes, const at::Tensor& normed_TH,
                        const at::Tensor& dsum_TH, const at::Tensor& dnormed_TH, const at::Tensor& dweight_TK,
                        const at::Tensor& kept_VG) const;
@@ -192,22 +192,22 @@ class ExpertsMixer final : public Mixer {
             routes,
             model::dispatch_chunk_rows(context_.experts.lanes)};
   }
-  // Adds the gradients of rows and of their weights, of visits to experts at hand; with the rows, also those
-  // of experts' adapters.
+  // Adds the gradients of rows and of their weights, for assignments to experts at hand. Also adds those of
+  // the experts' adapters while rows are there.
   VisitsGradient visits_backward(ExpertsState& saved, const at::Tensor& normed_TH, const at::Tensor& dsum_TH,
                                  const at::Tensor& dnormed_TH, const at::Tensor& dweight_TK) const;
-  // Room for gate and up.
+  // Room for gate and up of so many assignments.
   at::Tensor visits_of(int64_t visits, const at::Tensor& like) const {
     return at::empty({visits, weights_.gate_up.w_EAB.size(1)}, like.options());
   }
-  // In the type that is computed with. [V, 1]
+  // The assignments' weights in the type of products. [V, 1]
   at::Tensor weights_by_visit(const at::Tensor& weight_TK, const ops::ExpertAssignments& visits) const {
     return weight_TK.reshape({-1, 1}).index_select(0, visits.slot_V).to(weights_.down.w_EAB.scalar_type());
   }
   at::Tensor share_of(const ExpertsState& saved) const {
     return saved.share_T1.defined() ? saved.share_T1.to(weights_.down.w_EAB.scalar_type()) : saved.share_T1;
   }
-  // Of this rank's scores; undefined where nothing balances them.
+  // The balancing loss's gradient of this rank's scores; undefined without that loss.
   at::Tensor balance_gradient(const RowLayout& layout, const ExpertsState& saved,
                               const base::Interval& shard) const {
     if (context_.moe_aux_loss_coeff == 0) return {};
@@ -227,7 +227,7 @@ class ExpertsMixer final : public Mixer {
                               const at::Tensor& all_SX) {
     return all_SX.narrow(0, 0, std::clamp<int64_t>(layout.tokens - shard.begin, 0, shard.size()));
   }
-  // What is counted of this rank's rows in a gradient's place (model::Learns).
+  // Counts this rank's assignments in place of gradients (model::Learns).
   void count_visits(const RowLayout& layout, const base::Interval& shard, const at::Tensor& id_SK) const {
     const at::Tensor &beyond_E = gradients_.router_correction_E, &loads_E = gradients_.router_loads_E;
     if (!beyond_E.defined() && !loads_E.defined()) return;
@@ -237,14 +237,14 @@ class ExpertsMixer final : public Mixer {
     if (beyond_E.defined()) at::Tensor(beyond_E).add_(visits_E * experts_.count - visited.numel());
   }
 
-  // Of this rank's rows, zero where an expert is not visited. [S, E]
+  // Weights of this rank's rows for all experts, zero for experts that a row has not chosen. [S, E]
   at::Tensor weights_of_all(const ExpertsState& saved) const {
     const base::Interval shard = context_.parallel.shard_rows(saved.id_TK.size(0));
     const at::Tensor id_SK = saved.id_TK.narrow(0, shard.begin, shard.size()).to(at::kLong);
     const at::Tensor weight_SK = saved.weight_TK.narrow(0, shard.begin, shard.size());
     return at::zeros({shard.size(), experts_.count}, weight_SK.options()).scatter_(1, id_SK, weight_SK);
   }
-  // What experts' biases add, Σ weight · bias: adds their gradients, and to those of the weights.
+  // Experts' biases add Σ weight · bias. Adds the gradients of biases, and to the gradients of weights.
   void down_bias_backward(const ExpertsState& saved, const at::Tensor& dsum_SH, const at::Tensor& id_SK,
                           const at::Tensor& dweight_SK) const {
     const at::Tensor dall_SE = ops::wide_times_transposed(dsum_SH, weights_.down_bias_EH);
@@ -254,7 +254,7 @@ class ExpertsMixer final : public Mixer {
     ops::accumulate_weight_gradient(gradients_.down_bias_EH, weights_of_all(saved).to(dsum_SH.scalar_type()),
                                     dsum_SH);
   }
-  // For numbers that experts' weights were multiplied with: takes the gradient to that of the weights.
+  // Takes the gradient of weights times expert_scale_E to that of the weights, and adds the scale's.
   at::Tensor scales_backward(const ExpertsState& saved, const at::Tensor& id_SK,
                              const at::Tensor& dweight_SK) const {
     const at::Tensor weight_SK = route_weights(experts_, floor_, saved.score_SE, id_SK);
@@ -276,11 +276,11 @@ class ExpertsMixer final : public Mixer {
   const LayerContext& context_;
   const model::Experts& experts_;
   double floor_;
-  double sparse_jitter_;  // 0: scores are as `experts_` says
+  double sparse_jitter_;  // 0: scores are as in `experts_`
   const model::Gate& gate_;
   int64_t layer_;
-  std::vector<int> seats_;  // of all lanes their experts
-  int64_t own_;             // experts that this lane has
+  std::vector<int> seats_;  // all lanes' expert slots: their experts
+  int64_t own_;             // number of this lane's experts
   ExpertsWeights weights_, gradients_;
   RouterNorm router_norm_;
 };
@@ -327,7 +327,7 @@ at::Tensor ExpertsMixer::sums_of_visits(const ExpertsState& saved) const {
   const auto result = [&](const Expert& expert) {
     return expert.result(gate_, expert.of_assignments(gate_up_VG), expert.of_assignments(weight_V1));
   };
-  // Of few visits results are at hand at the same time; they are added in one order all the same.
+  // With few rows all experts' results are at hand at once, but are added in the same order.
   std::vector<at::Tensor> results(are_few(visits) ? static_cast<size_t>(own_) : 0);
   if (are_few(visits)) {
     for_each_expert_at_once(weights_, own_, visits, [&](const Expert& expert) {

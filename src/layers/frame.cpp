@@ -37,7 +37,7 @@ BoundWeights bound(const OperationShards& shards, const model::Part& part, const
 
 namespace {
 
-// By in-product, this rank's columns; none where the part has no factors.
+// By in-product: factors of this rank's columns. Empty if the part has no factors.
 std::vector<at::Tensor> in_factors(const Site& site, const model::Part& part, const Weights& roles,
                                    const BoundWeights& weights) {
   std::vector<at::Tensor> all;
@@ -47,7 +47,7 @@ std::vector<at::Tensor> in_factors(const Site& site, const model::Part& part, co
     const auto own = std::ranges::find(part.factors, roles.in[i].role, &model::GroupFactors::role);
     at::Tensor& factor = all.emplace_back();
     const at::Tensor& weight = weights.in[i].w_AB;
-    // Weight gradients, whose cells may be without weights, are made of rows that have their factors.
+    // A W without weights at hand needs no factors: its rows already have them.
     if (own == part.factors.end() || !weight.defined()) continue;
     const auto parameter = std::ranges::find(parameters, own->role, &model::Parameter::role);
     std::vector<at::Tensor> groups;
@@ -61,7 +61,7 @@ std::vector<at::Tensor> in_factors(const Site& site, const model::Part& part, co
 struct FramedState final : State {
   at::Tensor x_SH;
   at::Tensor inverse_rms_S;
-  at::Tensor product_SH;  // what a norm behind took; may be missing
+  at::Tensor product_SH;  // input of a norm behind the part; may be missing
   MixerStatePtr mixer;
   int64_t dropped_bytes = 0;
 
@@ -81,7 +81,7 @@ int64_t bytes_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-// Gradients' slots: the in-products, their biases, the out product, then the mixer's own.
+// Slots of gradients: the in-products, their biases, the out product, then the mixer's own.
 class Framed final : public Part {
  public:
   Framed(const Site& site, const model::Part& part, Weights roles, std::unique_ptr<const Mixer> mixer)
@@ -197,8 +197,8 @@ class Framed final : public Part {
   std::unique_ptr<const Mixer> mixer_;
 };
 
-// Products with all rows in the order in which the mixer gave their gradients, then, on the shard, the
-// others.
+// First adds products over all rows, in the order in which the mixer gave their gradients, then those over
+// the shard's rows.
 at::Tensor Framed::gradient_of_rows(PartGradient::Left& left) const {
   const auto is_of_shard = [&](const PartGradient::Result& result) {
     return roles_.in[static_cast<size_t>(result.which)].of == InProduct::Of::kShard;
@@ -223,7 +223,7 @@ at::Tensor Framed::gradient_of_rows(PartGradient::Left& left) const {
   return shard_SH;
 }
 
-// `sum`: what the pending products know the gradient of the part's sum as.
+// `sum`: the pending products' index for the gradient of the part's sum.
 void Framed::leave_pending(const PartGradient::Left& left, const at::Tensor& y_SH, int sum,
                            PendingProducts& pending) const {
   for (const auto& [inner, a_TX, narrow] : left.with_sum)

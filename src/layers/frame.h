@@ -12,7 +12,7 @@ namespace sluice::layers {
 
 BoundWeights bound(const OperationShards& shards, const Weights& roles);
 
-// `part`: which the result refers to.
+// `part` must outlive the result, which refers to it.
 std::unique_ptr<const Part> make_framed(const Site& site, const model::Part& part, Weights roles,
                                         std::unique_ptr<const Mixer> mixer);
 

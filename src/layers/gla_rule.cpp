@@ -7,10 +7,10 @@
 namespace sluice::layers {
 namespace {
 
-// Divides the logarithms of decays, so that decays begin close to 1.
+// Divides the logarithms of decays, so that decays start close to 1.
 constexpr double kDecayDivisor = 16;
 
-// Decays of each key channel come from a narrow row.
+// Each key channel has its own decay, computed from a narrow row.
 class GlaRule final : public RecurrentRule {
  public:
   using RecurrentRule::RecurrentRule;

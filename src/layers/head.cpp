@@ -1,5 +1,5 @@
-// S: rows of this rank's shard, R: all rows with a target, M: those that each rank gives (Targets), G: M of
-// all ranks, C: rows of one chunk, H: hidden, V: vocabulary entries of this rank, 3: softmax statistics
+// S: rows of this rank's shard, R: all rows with a target, M: rows that each rank contributes (Targets), G: M
+// of all ranks, C: rows of one chunk, H: hidden, V: vocabulary entries of this rank, 3: softmax statistics
 // (ops/cross_entropy.h).
 #include "layers/head.h"
 
@@ -31,7 +31,7 @@ at::Tensor figures_of_rows(const std::vector<double>& values, size_t rows, const
   return ops::to_device(values, device).view({static_cast<int64_t>(rows), -1});
 }
 
-// In the narrowest type that the softmax takes (ops/cross_entropy.h).
+// Logits in the narrowest type that the softmax takes (ops/cross_entropy.h).
 at::Tensor softmax_logits(const at::Tensor& y_CH, const at::Tensor& output_VH) {
   return y_CH.is_cuda() ? ops::times_transposed(y_CH, output_VH)
                         : ops::wide_times_transposed(y_CH, output_VH);
@@ -42,7 +42,7 @@ int64_t softmax_logit_bytes(const at::Tensor& x) {
   return x.is_cuda() ? x.element_size() : 4;
 }
 
-// In place: c·tanh(x/c). Returns the derivative, 1 − tanh²; undefined without a cap.
+// In place: c·tanh(x/c). Returns the derivative 1 − tanh²(x/c), or undefined without a cap.
 at::Tensor cap_logits(double cap, const at::Tensor& logits_CV) {
   if (cap == 0) return {};
   logits_CV.div_(cap).tanh_();
@@ -55,7 +55,7 @@ double logit_divisor(const LayerContext& context, const HeadParameters& weights)
   return weights.kind->divisor * context.temperature;
 }
 
-// As it is added to products of rows that the divisor went into; undefined: there is none.
+// The bias for logits whose rows were already divided by the divisor; undefined: none.
 at::Tensor scaled_bias(const LayerContext& context, const HeadParameters& weights) {
   return weights.bias_K.defined() ? weights.bias_K / logit_divisor(context, weights) : at::Tensor();
 }
@@ -63,7 +63,7 @@ at::Tensor scaled_bias(const LayerContext& context, const HeadParameters& weight
 // One chunk's logits on this rank, and its softmax statistics.
 struct ChunkSoftmax {
   at::Tensor logits_CV;
-  at::Tensor dcapped_CV;  // of capped logits by their uncapped values; undefined without a cap
+  at::Tensor dcapped_CV;  // derivative by the uncapped logits; undefined without a cap
   at::Tensor shard_C3;
   at::Tensor whole_C3;
 };
@@ -102,7 +102,7 @@ ChunkGradient gradient_of_targets(const LayerContext& context, const HeadParamet
   return {dlogits_CV, losses.reported_R, losses.notes_RK};
 }
 
-// Logits as wide as a divergence is computed.
+// Logits in the type in which a divergence is computed.
 at::Tensor wide_logits(double cap, const at::Tensor& y_CH, const at::Tensor& output_VH,
                        const at::Tensor& bias_V, at::Tensor* dcapped_CV) {
   at::Tensor logits_CV = softmax_logits(y_CH, output_VH);
@@ -113,7 +113,7 @@ at::Tensor wide_logits(double cap, const at::Tensor& y_CH, const at::Tensor& out
   return logits_CV;
 }
 
-// How many of this rank's entries both models have.
+// The number of this rank's entries that both models have.
 int64_t common_entries(const Distillation& distillation, const HeadParameters& weights) {
   const int64_t own = weights.vocabulary.size();
   if (distillation.entries == 0) return own;
@@ -136,8 +136,8 @@ ChunkGradient gradient_of_divergence(const LayerContext& context, const HeadPara
   return {found.dlogits_CV.to(y_CH.scalar_type()), found.loss_C, {}};
 }
 
-// The divergence from the teacher, mixed with the targets' own loss. Logits are made again for the latter:
-// the divergence takes more of a chunk than both could have beside each other.
+// The divergence from the teacher mixed with the targets' own loss. The latter recomputes the logits, because
+// the divergence needs more memory for a chunk than is left beside a second copy.
 ChunkGradient gradient_of_teacher(const LayerContext& context, const HeadParameters& weights,
                                   const Targets& targets, base::Interval chunk, const at::Tensor& y_CH,
                                   const at::Tensor& teacher_y_CH) {
@@ -154,7 +154,7 @@ NormVectors final_vectors(const HeadParameters& parameters) {
   return {parameters.final_norm_H, parameters.final_norm_bias_H};
 }
 
-// What the output matrix takes: the norm of x, such that the products are the logits.
+// The input of the output matrix: the norm of x, divided so that the products are the logits.
 ops::RmsNorm final_norm(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x) {
   ops::RmsNorm norm = norm_rows(weights.kind->norm, x, final_vectors(weights));
   const double divisor = logit_divisor(context, weights);
@@ -162,13 +162,13 @@ ops::RmsNorm final_norm(const LayerContext& context, const HeadParameters& weigh
   return norm;
 }
 
-// Sums that stay on the device: reading them would hold up whoever issues the work behind it.
+// Sums that stay on the device: reading them would make the host wait for the device.
 at::Tensor zero_sums(const at::Tensor& like, int64_t count) {
   return at::zeros({count}, like.options().dtype(at::kDouble));
 }
 
-// Calls visit(chunk, places_C), `chunk` an interval of rows, for chunks of the rows that have a target: all
-// but the last are as long as may be, so that what they take is known without the exact number of rows.
+// Calls visit(chunk, places_C) for chunks of the rows that have a target; `chunk` is an interval of these
+// rows. All chunks but the last have full length, so that memory does not depend on the exact number of rows.
 template <typename Visit>
 void for_each_chunk(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x,
                     const Targets& targets, Visit visit) {
@@ -184,7 +184,7 @@ void for_each_chunk(const LayerContext& context, const HeadParameters& weights, 
 
 Targets targets(const std::vector<int64_t>& target_of_row, const TensorParallel& parallel,
                 const at::Device& device, const std::vector<double>& given) {
-  const int64_t rows = static_cast<int64_t>(target_of_row.size()) / parallel.tp;  // of a shard
+  const int64_t rows = static_cast<int64_t>(target_of_row.size()) / parallel.tp;  // per shard
   std::vector<std::vector<int64_t>> of_rank(static_cast<size_t>(parallel.tp));
   std::vector<int64_t> targets;
   for (size_t row = 0; row < target_of_row.size(); ++row) {
@@ -207,14 +207,14 @@ Targets targets(const std::vector<int64_t>& target_of_row, const TensorParallel&
 }
 
 int64_t head_chunk_rows(const LayerContext& context, const HeadParameters& weights, int64_t logit_bytes) {
-  // The largest shard's width, so that all ranks cut the rows alike.
+  // The width of the largest shard, so that all ranks cut the rows alike.
   const int64_t width = (weights.kind->output.rows() + context.parallel.tp - 1) / context.parallel.tp;
   int64_t copies = 1;
   if (context.distillation) {
     copies = model::distilled_logit_copies(context.distillation->divergence);
-    logit_bytes = std::max<int64_t>(4, logit_bytes);  // a divergence's are wide on every device
+    logit_bytes = std::max<int64_t>(4, logit_bytes);  // divergences are in float or wider on every device
   }
-  if (weights.kind->cap > 0) ++copies;  // the cap's derivative lies beside them
+  if (weights.kind->cap > 0) ++copies;  // the cap's derivative needs another copy
   return std::max(model::kLeastHeadChunkRows, context.logits_chunk_bytes / (width * logit_bytes * copies));
 }
 
@@ -223,7 +223,7 @@ HeadResult head_forward_backward(const LayerContext& context, const HeadParamete
                                  const HeadParameters& gradients) {
   const at::Tensor sums = zero_sums(x_SH, 1 + context.loss->notes());
   if (targets.place_R.numel() == 0) return {sums, at::zeros_like(x_SH)};
-  // Rows are taken out again in the backward: beside the logits there is then no copy of them.
+  // Backward takes the rows out of x once more, so that no copy of them exists beside the logits.
   ops::RmsNorm norm = final_norm(context, weights, x_SH.index_select(0, targets.row_M));
   at::Tensor y_GH = context.parallel.all_gather_rows(norm.y_TH);
   norm.y_TH.reset();
@@ -282,7 +282,7 @@ HeadRows head_rows(const LayerContext& context, const HeadParameters& weights, c
           weights.kind->cap, scaled_bias(context, weights)};
 }
 
-// Ranks give as many entries each, so those with fewer than the widest zeros behind theirs.
+// Ranks contribute equally many entries: a rank with fewer than the widest pads with zeros.
 at::Tensor head_logits(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_RH) {
   const int64_t tp = context.parallel.tp, vocabulary = weights.kind->output.rows();
   const ops::RmsNorm norm = final_norm(context, weights, x_RH);

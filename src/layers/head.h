@@ -1,9 +1,9 @@
 // Final norm, output matrix and cross-entropy on one TP rank, fused: logits exist only for a chunk of rows
 // at a time and are never made twice. The vocabulary is cut over the TP ranks, evenly or not.
 //
-// Only rows with a target come so far (the masked head of Shen et al., Long-VITA, 2025): they are taken out
-// of the micro-batch in front of the norm, and nothing of the head, neither products nor transfers nor
-// memory, is of others.
+// Only rows with a target are computed (the masked head of Shen et al., Long-VITA, 2025). They are taken out
+// of the micro-batch before the norm, so the other rows cost the head no products, no transfers and no
+// memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,48 +17,48 @@
 
 namespace sluice::layers {
 
-// The rows that have a target, cut as the micro-batch's rows are over the TP ranks. Each rank gives as many
-// rows to the others as the one with most, so those with fewer give the first of their shard once more, whose
-// results nobody reads. All int64 on the layers' device.
+// The rows that have a target, divided over the TP ranks as the micro-batch's rows are. All ranks contribute
+// equally many rows to the all-gather. A rank with fewer repeats its shard's first row as a filler, whose
+// results are ignored. Indices and targets are int64 on the layers' device.
 struct Targets {
-  at::Tensor row_M;     // of this rank's shard: those with a target, then fillers
-  int64_t own = 0;      // of these, without fillers
-  at::Tensor place_R;   // of all rows with a target, ascending: where they lie among all ranks' M rows
-  at::Tensor target_R;  // their targets
-  at::Tensor given_RF;  // double: what the loss is given of them; undefined: nothing
-  HeadRows teacher;     // of a model whose distribution is the target (LayerContext::distillation)
+  at::Tensor row_M;     // this rank's shard rows with a target, then fillers
+  int64_t own = 0;      // how many of row_M are no fillers
+  at::Tensor place_R;   // by row with a target, ascending: its place among all ranks' M rows
+  at::Tensor target_R;  // next tokens, in the same order
+  at::Tensor given_RF;  // double: the loss's figures for these rows; undefined: none
+  HeadRows teacher;     // rows of the distillation's teacher (LayerContext::distillation)
 };
-// `target_of_row` has the next token of each of the micro-batch's rows, or -1 where there is none (a
-// sequence's last token, masked tokens, inert rows). `given`: as many figures for each that has one, row by
-// row; may be empty. The same on all TP ranks. REQUIRES: a multiple of tp rows.
+// `target_of_row`: the next token of each of the micro-batch's rows, or -1 if there is none (a sequence's
+// last token, masked tokens, inert rows). `given`: equally many figures for each row with a target, row by
+// row; may be empty. Both are the same on all TP ranks. REQUIRES: a multiple of tp rows.
 Targets targets(const std::vector<int64_t>& target_of_row, const TensorParallel& parallel,
                 const at::Device& device, const std::vector<double>& given = {});
 
 struct HeadResult {
-  at::Tensor sums;   // of RowLosses::reported_R and its notes, [1 + K] double on the layers' device; the same
-                     // on every TP rank: count it once
+  at::Tensor sums;   // [1 + K] double on the layers' device: sums of RowLosses::reported_R and its notes, the
+                     // same on every TP rank: count them once
   at::Tensor dx_SH;  // gradient of the loss
 };
 
-// One pass: the context's loss, gradient of x, and gradients of the final norm and the output matrix added to
-// `gradients`.
+// One pass over the rows: the context's loss and the gradient of x. Adds the gradients of the final norm and
+// the output matrix to `gradients`.
 HeadResult head_forward_backward(const LayerContext& context, const HeadParameters& weights,
                                  const at::Tensor& x_SH, const Targets& targets,
                                  const HeadParameters& gradients);
 
-// The cross-entropy alone (evaluation) of each row with a target, [R] double; likewise the same everywhere.
+// Evaluation: the cross-entropy of each row with a target, [R] double, the same on every TP rank.
 at::Tensor head_losses(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_SH,
                        const Targets& targets);
 
-// The rows that a distillation needs of a teacher, in place of head_losses: the rows with a target, and the
-// matrix as it is. Nothing is exchanged.
+// A teacher's rows for distillation, in place of head_losses: the rows with a target, and the output matrix
+// as it is. No communication.
 HeadRows head_rows(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_SH,
                    const Targets& targets);
 
-// All logits of rows that every TP rank has, the same on each: [rows, vocabulary], float or wider.
+// All logits of rows that every TP rank has: [rows, vocabulary], float or wider, the same on each rank.
 at::Tensor head_logits(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_RH);
 
-// The rows of one chunk: as many as keep a rank's logits within context.logits_chunk_bytes, at least 64.
+// Rows per chunk: as many as keep a rank's logits within context.logits_chunk_bytes, but at least 64.
 int64_t head_chunk_rows(const LayerContext& context, const HeadParameters& weights, int64_t logit_bytes);
 
 }  // namespace sluice::layers

@@ -19,7 +19,7 @@ int64_t heads_in(const std::vector<base::Interval>& heads) {
   return count;
 }
 
-// The lanes' rows one after the other.
+// Rows by lane, end to end.
 std::vector<at::Tensor> by_lane(const HeadsLayout& layout, const at::Tensor& rows_AHD) {
   std::vector<at::Tensor> parts;
   int64_t begin = 0;
@@ -39,7 +39,7 @@ at::Tensor take_heads(const at::Tensor& x_THD, int64_t rows, const std::vector<b
   return at::cat(parts, 1);
 }
 
-// To every lane its part, from every lane another, the nearest lanes first.
+// Sends each lane its part and receives its own from each, the nearest lanes first.
 void exchange(LaneChannel& channel, const HeadsLayout& layout, const std::vector<at::Tensor>& to,
               const std::vector<at::Tensor>& from) {
   std::vector<Parcel> parcels;

@@ -9,8 +9,8 @@
 namespace sluice::layers {
 namespace {
 
-// Rates are by value head, decays by key channel: exp(−e^A · softplus(number)). Of a narrow row the first
-// half makes decays, the other half gates, which are sigmoids.
+// Rates are per value head, decays per key channel: exp(−e^A · softplus(number)). The first half of a narrow
+// row makes decays; the other half makes gates, which are sigmoids.
 class KdaRule final : public RecurrentRule {
  public:
   enum In : uint8_t { kQkv, kNarrow, kRate };

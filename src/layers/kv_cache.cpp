@@ -9,7 +9,7 @@
 namespace sluice::layers {
 namespace {
 
-// Adds what a mixer of a block has room for, if it keeps anything.
+// Adds a layer's cache for its mixer, if the mixer needs any.
 struct AddRoom {
   int64_t tp, rows, texts;
   const at::TensorOptions &like, &wide;
@@ -50,7 +50,7 @@ KvCache::KvCache(const LayerContext& context, const model::Program& program, bas
 }
 
 void KvCache::fill_randomly() const {
-  constexpr int64_t kDrawn = 1024;  // rows that are drawn; the others are the same again
+  constexpr int64_t kDrawn = 1024;  // random rows; all others repeat them
   for (const at::Tensor& both : both_) {
     if (!both.defined()) continue;
     const int64_t rows = both.size(0), drawn = std::min(rows, kDrawn);

@@ -1,8 +1,8 @@
-// What stays of blocks while text is generated, so that a text's next token is one row: keys and values of
-// every token that has gone through them, of recurrent ones each text's state. Who has which rows and slots
-// is somebody else's to say (inference/scheduler.h).
+// Cache for text generation, so that a sequence's next token is computed as one row. Attention layers keep
+// keys and values of every computed token, recurrent layers one state per sequence. The scheduler
+// (inference/scheduler.h) assigns cache rows and slots to sequences.
 //
-// R: rows of the cache, K: key heads of this TP rank, D: dimensions of a head; L: slots of texts.
+// R: rows of the cache, K: key heads of this TP rank, D: dimensions of a head; L: slots of sequences.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,29 +16,29 @@
 
 namespace sluice::layers {
 
-// Of one block. Of latent attention keys and values are one narrow row of one head, both the same.
+// Cache of one attention layer. Latent attention keeps one narrow row of one head as both key and value.
 struct CachedKeys {
   at::Tensor k_RKD;  // rotated
   at::Tensor v_RKD;
 };
 
-// Of one recurrent block.
+// Cache of one recurrent layer.
 struct CachedStates {
-  at::Tensor state_LHKD;  // in float (double of double)
-  at::Tensor last_LMC;    // rows that its convolution still sees
+  at::Tensor state_LHKD;  // float (double for double)
+  at::Tensor last_LMC;    // input rows that its convolution still needs
 };
 
 class KvCache {
  public:
-  // Room for so many tokens, and so many texts, in each of these blocks (model::Kind::cache says what they
-  // take). `like`: device and type.
+  // Allocates `rows` tokens and `texts` slots of sequences in each of these blocks (model::Kind::cache says
+  // how much each needs). `like`: device and type.
   KvCache(const LayerContext& context, const model::Program& program, base::Interval blocks, int64_t rows,
           int64_t texts, const at::TensorOptions& like);
 
-  // As if texts had gone through: of measurements.
+  // Fills the cache with random values as if sequences had been computed; for measurements.
   void fill_randomly() const;
 
-  // REQUIRES of both: the position in the program of a block that has such.
+  // REQUIRES for both: the program's block at `position` has such a cache.
   CachedKeys of(int64_t position) const;
   const CachedStates& states_of(int64_t position) const {
     return states_[static_cast<size_t>(position - first_block_)];
@@ -46,8 +46,8 @@ class KvCache {
 
  private:
   int64_t first_block_;
-  std::vector<at::Tensor> both_;  // by block: [R, 2K, D], narrow rows [R, 1, W]; undefined of recurrent ones
-  std::vector<CachedStates> states_;  // by block; undefined of others
+  std::vector<at::Tensor> both_;  // by block: [R, 2K, D], narrow rows [R, 1, W]; undefined if it is recurrent
+  std::vector<CachedStates> states_;  // by block; undefined for other layers
 };
 
 }  // namespace sluice::layers

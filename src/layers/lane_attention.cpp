@@ -34,7 +34,7 @@ HeadCut query_cut(const HeadsAtWork& heads, const HeadsLayout& layout) {
   return cut;
 }
 
-// Of heads that lie as qkv_TP has them: queries, keys, values.
+// Each lane's part of qkv_TP's heads, which are queries, keys, values.
 HeadCut qkv_cut(const HeadsAtWork& heads, const HeadsLayout& layout) {
   const auto [queries, keys] = heads.count;
   HeadCut cut;
@@ -52,7 +52,7 @@ at::Tensor heads_view(const at::Tensor& x_TW, int64_t dimension) {
   return x_TW.view({x_TW.size(0), -1, dimension});
 }
 
-// Heads of `qkv_ARD`, which has so many queries and keys, as kernels take them.
+// A run of heads of qkv_AR as kernels take them; `part`: the heads that qkv_AR has.
 ops::AttentionInput input_of(const HeadsAtWork& heads, const HeadPart& part, const HeadPart& run,
                              const at::Tensor& qkv_AR) {
   const at::Tensor heads_AHD = heads_view(qkv_AR, heads.dimension);
@@ -66,7 +66,7 @@ ops::AttentionInput input_of(const HeadsAtWork& heads, const HeadPart& part, con
           .causal = heads.causal};
 }
 
-// What the queries have attended to, and blocks of the input's keys beside.
+// Continues attention of the input's queries with further blocks of its keys.
 void attend_more(const ops::AttentionInput& input, std::span<const ops::AttentionBlock> blocks,
                  ops::AttentionResult& result) {
   if (blocks.empty()) return;
@@ -80,7 +80,7 @@ const AttendedRows& rows_of(const RowLayout& layout, const ops::AttentionInput& 
   return input.window > 0 ? layout.windowed : layout.attended;
 }
 
-// Puts the rows' keys and values where they stay, and attends to those before them too.
+// Writes the rows' keys and values to the cache and attends to cached ones before them, too.
 ops::AttentionResult attend_cached(const RowLayout& layout, const ops::AttentionInput& input,
                                    const CachedKeys& cached) {
   const CachedRows& rows = layout.cached;
@@ -95,7 +95,7 @@ ops::AttentionResult attend_cached(const RowLayout& layout, const ops::Attention
   return result;
 }
 
-// Of this TP rank's key heads those of a run.
+// The run's key heads among this TP rank's.
 CachedKeys of_run(const CachedKeys& cached, const HeadPart& part, const HeadPart& run) {
   const int64_t first = part.keys.begin + run.keys.begin, heads = run.keys.size();
   return {cached.k_RKD.narrow(1, first, heads), cached.v_RKD.narrow(1, first, heads)};
@@ -122,12 +122,12 @@ void attend_run_backward(const HeadsAtWork& heads, const RowLayout& layout, cons
   add_blocks_backward(dout_TND, input, saved, rows.own_blocks, gradient);
 }
 
-// A run's, of what belongs to this TP rank's query heads.
+// A run's part of a vector over this TP rank's query heads.
 at::Tensor of_heads(const at::Tensor& x_N, const HeadPart& part, const HeadPart& run) {
   return x_N.narrow(0, part.queries.begin + run.queries.begin, run.queries.size());
 }
 
-// Runs of heads attend one after the other: each has keys of its own, so nothing travels twice.
+// Runs of heads attend one after the other: each has its own keys, so nothing travels twice.
 ops::AttentionResult attend_rows(const HeadsAtWork& heads, const RowLayout& layout, const HeadPart& part,
                                  const at::Tensor& qkv_AR, const at::Tensor& sinks_N,
                                  const CachedKeys& cached, const ExchangedKeys* keys) {
@@ -156,7 +156,7 @@ ops::AttentionResult of_run(const ops::AttentionResult& whole, const HeadPart& r
           whole.lse_NT.narrow(0, run.queries.begin, run.queries.size()), whole.rng};
 }
 
-// Gradient of qkv_AR, in its place where its keys and values are not needed to the end.
+// The gradient of qkv_AR, in the same memory unless its keys and values are needed to the end.
 at::Tensor attend_rows_backward(const HeadsAtWork& heads, const RowLayout& layout, const HeadPart& part,
                                 const at::Tensor& dout_AND, const at::Tensor& qkv_AR,
                                 const ops::AttentionResult& result, const Sinks& sinks,
@@ -178,13 +178,13 @@ at::Tensor attend_rows_backward(const HeadsAtWork& heads, const RowLayout& layou
   return dqkv_AR;
 }
 
-// Heads of this lane's rows as those of its run's.
+// From this lane's rows of all heads to all rows of its heads.
 at::Tensor exchanged(const HeadsAtWork& heads, const RowLayout& layout, const HeadCut& cut,
                      const at::Tensor& x_TW) {
   return to_heads(*heads.lanes, layout.heads, cut, heads_view(x_TW, heads.dimension));
 }
 
-// And back, `width` wide.
+// The reverse; the result is `width` wide.
 at::Tensor returned(const HeadsAtWork& heads, const RowLayout& layout, const HeadCut& cut,
                     const at::Tensor& y_AHD, int64_t width) {
   const at::Tensor x_TW = at::empty({layout.rows, width}, y_AHD.options());
@@ -192,7 +192,7 @@ at::Tensor returned(const HeadsAtWork& heads, const RowLayout& layout, const Hea
   return x_TW;
 }
 
-// Those of the lane's own sequences.
+// The rows of the lane's unshared sequences.
 at::Tensor own_rows(const RowLayout& layout, const at::Tensor& x_TW) {
   return x_TW.narrow(0, layout.heads.lane_rows[static_cast<size_t>(layout.heads.lane)], layout.own->tokens);
 }
@@ -204,7 +204,7 @@ void attend_own(const HeadsAtWork& heads, const RowLayout& layout, const at::Ten
   attended.own.out_TND.reset();
 }
 
-// Gradient of own_qkv_WP, which it uses up.
+// The gradient of own_qkv_WP, in whose memory it may lie.
 at::Tensor attend_own_backward(const HeadsAtWork& heads, const RowLayout& layout, const at::Tensor& da_TQ,
                                Attended& attended, const Sinks& sinks) {
   const int64_t dimension = heads.dimension;
@@ -220,7 +220,7 @@ at::Tensor attend_own_backward(const HeadsAtWork& heads, const RowLayout& layout
 HeadsAtWork heads_at_work(const LayerContext& context, const model::Attention& attention) {
   const int64_t tp = context.parallel.tp;
   return {.lanes = context.lanes,
-          // Key heads are shared by several ranks where TP is larger than their number.
+          // With TP larger than their number, key heads are shared by several ranks.
           .count = {attention.heads / tp, std::max<int64_t>(1, attention.kv_heads / tp)},
           .dimension = attention.head_dim,
           .scale = attention.scale,

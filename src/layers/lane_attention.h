@@ -1,9 +1,9 @@
-// Attention of one lane's lane part, with whatever the micro-batch's lanes exchange for it: heads within
-// groups, blocks of keys and values between these, both, or nothing.
+// Attention of one lane part, with the exchange of its micro-batch: heads within head groups, ring blocks of
+// keys and values between the groups, both, or nothing.
 //
-// Row and width names: T the lane's rows, A those that it attends with (head_exchange.h), W those of its own
-// sequences beside them; P all its query, key and value heads × head_dim, Q its query heads', R and O the
-// same of the heads that it attends with.
+// Row and width names: T the lane's rows; A rows that it attends with (head_exchange.h); W rows of its
+// unshared sequences beside them. P all its query, key and value heads × head_dim, Q its query heads ×
+// head_dim; R and O the same for the heads that it attends with.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,58 +21,58 @@
 
 namespace sluice::layers {
 
-// This TP rank's heads, and what becomes of their scores.
+// This TP rank's heads, and how their scores are computed.
 struct HeadsAtWork {
-  LaneChannel* lanes = nullptr;  // as of LayerContext
+  LaneChannel* lanes = nullptr;  // as in LayerContext
   model::HeadCounts count;
   int64_t dimension = 0;
   double scale = 1;
-  int64_t window = 0;  // as of model::Attention, and the cap
+  int64_t window = 0;  // window and cap as in model::Attention
   double cap = 0;
   bool causal = true;
 };
 HeadsAtWork heads_at_work(const LayerContext& context, const model::Attention& attention);
 HeadsAtWork heads_at_work(const LayerContext& context, const model::LatentAttention& attention);
 
-// What a backward needs of a forward.
+// Tensors that a forward keeps for backward.
 struct Attended {
-  at::Tensor qkv_AR;            // queries and keys rotated
-  ops::AttentionResult result;  // of those rows and heads
-  at::Tensor a_TQ;  // the lane's tokens of all heads; undefined: heads stay, and it is result's output
-  // Of sequences that are the lane's alone where heads are exchanged (RowLayout::own): of all heads,
-  // and their log-sum-exp. Their output is in a_TQ.
+  at::Tensor qkv_AR;            // queries and keys are rotated
+  ops::AttentionResult result;  // for these rows and heads
+  at::Tensor a_TQ;  // all heads' outputs of the lane's rows; undefined: no head exchange, result has them
+  // With a head exchange: all heads of the lane's unshared sequences (RowLayout::own), and their
+  // log-sum-exps. Their outputs are in a_TQ.
   at::Tensor own_qkv_WP;
   ops::AttentionResult own;
 
-  // What the layer goes on with.
+  // Attention's output for the lane's own rows.
   at::Tensor output_TQ() const { return a_TQ.defined() ? a_TQ : result.out_TND.flatten(1); }
 };
 
-// Of this TP rank's query heads, and the gradients that a backward adds to; undefined without sinks.
+// Attention sinks of this TP rank's query heads and their gradients, added to by backward; undefined: none.
 struct Sinks {
   at::Tensor sinks_N;
   at::Tensor gradients_N;
 };
 
-// qkv_TP [rows, P] is rotated. All lanes of the micro-batch call each of these at once. `cached`: of the
-// layer, where the layout has a cache; its rows' keys and values are put there first. `keys`: what goes round
-// where these do; null: they do themselves.
+// qkv_TP [rows, P] is rotated. Each of these functions is collective over the micro-batch's lanes. `cached`:
+// the layer's cache, if the layout has one; the rows' keys and values are written there first. `keys`: rows
+// that travel in place of keys and values; null: these travel.
 Attended attend(const HeadsAtWork& heads, const RowLayout& layout, at::Tensor qkv_TP,
                 const at::Tensor& sinks_N, const CachedKeys& cached = {},
                 const ExchangedKeys* keys = nullptr);
 
-// Adds what it has by row.
+// Appends the tensors of `attended` that have rows.
 void add_rows(Attended& attended, std::vector<SavedRows>& rows);
-// Makes all again but what takes attending, the output and the log-sum-exp; to the bit.
+// Recomputes everything except attention's results (outputs, log-sum-exps), bit for bit.
 void restore(const HeadsAtWork& heads, const RowLayout& layout, const at::Tensor& qkv_TP, Attended& attended);
 
-// The gradient of qkv_TP, zero in inert rows. Leaves of `attended` output_TQ() alone. `keys`: as of attend();
-// what other lanes' queries give to their gradients is in theirs alone.
+// The gradient of qkv_TP, zero in inert rows. Only output_TQ() of `attended` stays valid. `keys`: as in
+// attend(); gradients that other lanes' queries give to these rows go to `keys` alone.
 at::Tensor attend_backward(const HeadsAtWork& heads, const RowLayout& layout, at::Tensor da_TQ,
                            Attended& attended, const Sinks& sinks, const ExchangedKeys* keys = nullptr);
 
-// Whether something other than keys and values may go round in their place: their heads are not exchanged
-// before, and no window has lanes ask for rows.
+// Whether other rows can travel in place of keys and values: heads are not exchanged beforehand, and no
+// window makes lanes fetch single rows.
 bool goes_round(const HeadsAtWork& heads, const RowLayout& layout);
 
 }  // namespace sluice::layers

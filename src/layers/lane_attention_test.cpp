@@ -30,7 +30,7 @@ constexpr int64_t kDimensions = 8;
 struct Sequence {
   int64_t length = 0;
   int lane = -1;
-  std::vector<int64_t> branches = {};  // how long those are that share what is left of it
+  std::vector<int64_t> branches = {};  // lengths of branches, which share the rest of it as their prefix
 
   int64_t prefix() const { return length - std::accumulate(branches.begin(), branches.end(), int64_t{0}); }
 };
@@ -79,8 +79,8 @@ ops::AttentionInput input_of(const LaneCase& c, const Values& values) {
           c.window, c.cap,    c.causal};
 }
 
-// Every branch behind a prefix of its own: as long as these are, and their rows in Values. Of a prefix the
-// first counts.
+// Every branch behind its own copy of the prefix: their lengths, and their rows in Values. Rows of a prefix
+// count in the first copy alone.
 struct Repeated {
   std::vector<int64_t> lengths;
   std::vector<int64_t> rows;
@@ -173,7 +173,7 @@ Lane lane_of(const LaneCase& c, int lane) {
       }
     };
     if (sequence.lane == lane) add({0, sequence.length});
-    // Of the prefix and of all branches together causal chunks.
+    // Causal chunks of the prefix, and of all branches together.
     if (c.exchange == strategy::Exchange::kBalanced) {
       const base::Interval tokens = base::even_part(sequence.length, c.lanes, lane);
       if (shared && !tokens.empty()) add(tokens);
@@ -231,7 +231,7 @@ LanePartSpans spans_of(const LaneCase& c, int lane) {
 
 AttentionMask mask_of(const LaneCase& c) { return c.causal ? AttentionMask::kCausal : AttentionMask::kFull; }
 
-// What one lane does; writes its rows of the outcome. Everything that can be made again is.
+// Runs one lane and writes its rows of the outcome. Recomputes everything that can be recomputed.
 Bytes run_lane(const LaneCase& c, const Values& values, int lane, comm::Communicator& communicator,
                const LaneOutcome& outcome) {
   const std::vector<base::Interval> rows = lane_of(c, lane).rows;
@@ -260,7 +260,7 @@ Bytes run_lane(const LaneCase& c, const Values& values, int lane, comm::Communic
   return {bytes.forward, restored_bytes - bytes.forward, channel.sent_bytes() - restored_bytes};
 }
 
-// In one forward: a lane's rows of the others' queries, keys and values, and the others' rows of its outputs.
+// In one forward: others' queries, keys and values for a lane's heads, and others' rows of its outputs.
 int64_t head_bytes_by_formula(const LaneCase& c, int64_t head_bytes) {
   int64_t bytes = 0;
   for (int lane = 0; lane < c.lanes && c.head_lanes > 1; ++lane) {
@@ -275,12 +275,12 @@ int64_t head_bytes_by_formula(const LaneCase& c, int64_t head_bytes) {
   return bytes;
 }
 
-// Through a window a head group sends another the keys that some token of that one sees, and no others.
+// Through a window, a head group sends another only those keys that some token of the other sees.
 int64_t windowed_keys(const LaneCase& c) {
   int64_t keys = 0;
   for (int from = 0; from < c.lanes; from += c.head_lanes) {
     for (int to = 0; to < c.lanes; to += c.head_lanes) {
-      std::set<std::pair<int, int64_t>> seen;  // of a sequence, a position
+      std::set<std::pair<int, int64_t>> seen;  // sequence, position
       for (int lane = to; lane < to + c.head_lanes && from != to; ++lane) {
         for (const PieceSpan& queries : lane_of(c, lane).pieces) {
           for (int64_t q = queries.begin; q < queries.begin + queries.length && queries.shared >= 0; ++q) {
@@ -301,7 +301,7 @@ int64_t windowed_keys(const LaneCase& c) {
   return keys;
 }
 
-// Keys and their gradients, queries with outputs and what a backward needs: of every hop its lane's rows.
+// Keys and their gradients, queries with outputs and operands of backward: each hop has its lane's rows.
 void expect_travelling_bytes(const LaneCase& c, const Bytes& sent, int64_t head_bytes) {
   const int64_t element = head_bytes / kDimensions, wide = std::max<int64_t>(4, element);
   const strategy::RowSchedule& schedule = strategy::schedule_of(c.exchange, c.lanes);
@@ -334,7 +334,7 @@ void expect_bytes(const LaneCase& c, const Bytes& sent, int64_t head_bytes) {
   if (strategy::moves_queries(c.exchange) && c.window == 0)
     return expect_travelling_bytes(c, sent, head_bytes);
   const int64_t headed = head_bytes_by_formula(c, head_bytes);
-  int64_t keys = 0;  // of a head group's lanes
+  int64_t keys = 0;  // key heads on a head group's lanes
   for (int lane = 0; lane < c.head_lanes; ++lane)
     keys += model::head_part(c.heads, c.head_lanes, lane).keys.size();
   const int runs = c.lanes / c.head_lanes;
@@ -346,7 +346,7 @@ void expect_bytes(const LaneCase& c, const Bytes& sent, int64_t head_bytes) {
   const int nodes = c.window > 0 || c.in_node == 1 ? 1 : runs / c.in_node;
   EXPECT_EQ(sent.backward,
             headed + 2 * ring_forward + (nodes - 1) * c.shared_tokens() * 2 * keys * head_bytes);
-  // All lanes together, by the rule of thumb: 2·(⌈H/k⌉ + copies of key heads)·d·s·(k − 1)/k a lane.
+  // An upper bound for all lanes: 2·(⌈H/k⌉ + copies of key heads)·d·s·(k − 1)/k per lane.
   const model::HeadCounts most = model::most_heads(c.heads, c.head_lanes);
   EXPECT_LE(headed, 2 * (most.queries + most.keys) * head_bytes * c.shared_tokens() * (c.head_lanes - 1));
 }
@@ -653,10 +653,10 @@ TEST(RowTransfers, ThroughAWindowLanesOfWhichNobodySeesAnythingAreLeftOut) {
   const auto& [to, from] =
       std::pair(transfers.steps[0].hops[0].leaves ? transfers.steps[0].hops[0] : transfers.steps[0].hops[1],
                 transfers.steps[0].hops[0].leaves ? transfers.steps[0].hops[1] : transfers.steps[0].hops[0]);
-  EXPECT_EQ(to.member, 5);  // which sees the first chunk's end; of lane 3 nothing
+  EXPECT_EQ(to.member, 5);  // lane 1 sees the first chunk's end; lane 3 is not seen
   EXPECT_EQ(to.own_rows, (std::vector<base::Interval>{{1, 3}}));
   EXPECT_EQ(from.count, 0);
-  EXPECT_EQ(transfers.steps[2].remote_attention->of, 1);  // whose last chunk stands before this lane's
+  EXPECT_EQ(transfers.steps[2].remote_attention->of, 1);  // lane 1's last chunk stands before this lane's
   EXPECT_EQ(transfers.steps[2].remote_attention->count, 2);
   EXPECT_EQ(transfers.steps[2].remote_attention->blocks,
             (std::vector<ops::AttentionBlock>{{{3, 5}, {0, 2}, 2}}));
@@ -670,8 +670,8 @@ TEST(RowTransfers, LanesOfARingSeeTheFirstChunkOfEarlierLanesAndBothOfLaterOnes)
                        .lanes = {{{2, 0, 7}, {2, 10, 7}}, {{2, 2, 7}, {2, 8, 7}}, {{2, 4, 7}, {2, 6, 7}}}};
   const RowTransfers transfers = row_transfers(ring, strategy::ring_schedule(3));
   const auto blocks = [&](size_t step) { return transfers.steps[step].remote_attention->blocks; };
-  EXPECT_EQ(blocks(1), (std::vector<ops::AttentionBlock>{{{0, 4}, {0, 2}}}));  // of lane 0
-  EXPECT_EQ(blocks(2), (std::vector<ops::AttentionBlock>{{{2, 4}, {0, 4}}}));  // of lane 2
+  EXPECT_EQ(blocks(1), (std::vector<ops::AttentionBlock>{{{0, 4}, {0, 2}}}));  // lane 0
+  EXPECT_EQ(blocks(2), (std::vector<ops::AttentionBlock>{{{2, 4}, {0, 4}}}));  // lane 2
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// One rank's way to the other lanes that share its sequences.
+// One rank's channel to the other lanes that share its sequences.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,12 +11,12 @@
 
 namespace sluice::layers {
 
-// All micro-batches of a rank that lie on several lanes share one communicator, which nothing else uses: a
-// rank is in one of them at a time, and in the same order as the others of the micro-batch. Used by one
-// thread at a time.
+// All of a rank's micro-batches that span several lanes share one communicator, which has no other use. A
+// rank runs one of these micro-batches at a time, in the same order as the other lanes. Used by one thread at
+// a time.
 class LaneChannel {
  public:
-  // A dense tensor that goes to another member or comes from it. Empty ones do not travel.
+  // A dense tensor that is sent to or received from another member. Empty tensors do not travel.
   struct Parcel {
     enum class Way : uint8_t { kTo, kFrom };
     at::Tensor tensor;
@@ -24,17 +24,17 @@ class LaneChannel {
     Way way = Way::kTo;
   };
 
-  // `beside`: of the same members, for what is under way for longer while other parcels come and go; null:
-  // nothing is.
+  // `beside`: a communicator of the same members for long transfers, which run while other parcels come and
+  // go; null: they share the first communicator.
   explicit LaneChannel(comm::Communicator& communicator, comm::Communicator* beside = nullptr)
       : queue_{communicator, {}}, beside_{beside != nullptr ? *beside : communicator, {}} {}
 
-  // All parcels at once, each untouched until wait(). The j-th to a member meets the j-th that it has from
-  // here, of those in the same order. REQUIRES: at least one, all on one device.
-  enum class Order : uint8_t { kOneByOne, kBeside };  // behind those that were begun before; beside these
+  // Starts all parcels at once; their tensors stay untouched until wait(). Within an Order, the j-th parcel
+  // to a member matches the j-th that it receives from here. REQUIRES: at least one, all on one device.
+  enum class Order : uint8_t { kOneByOne, kBeside };  // after parcels that were started before; beside them
   Passing exchange(std::span<const Parcel> parcels, Order order = Order::kOneByOne);
 
-  int64_t sent_bytes() const { return sent_bytes_; }  // since it was made
+  int64_t sent_bytes() const { return sent_bytes_; }  // since construction
 
  private:
   struct Queue {

@@ -18,12 +18,12 @@ namespace {
 using Parcel = LaneChannel::Parcel;
 
 struct MarginRow {
-  int64_t row = 0;     // of what stands there
-  int64_t margin = 0;  // where
+  int64_t row = 0;     // the row that is copied
+  int64_t margin = 0;  // the halo row that it becomes
 };
 
-// `begins`: the first rows of pieces, ascending. What is seen through a window as wide as the convolution is
-// what stands in margins: always rows right in front of a piece.
+// `begins`: the first rows of pieces, ascending. Halo rows are those that a window as wide as the convolution
+// shows a piece: always the rows right in front of it.
 void add_margins(const std::vector<ops::AttentionBlock>& blocks, const std::vector<int64_t>& begins,
                  int64_t margin, std::vector<MarginRow>& to) {
   for (const ops::AttentionBlock& block : blocks) {
@@ -117,13 +117,13 @@ std::vector<ScannedPiece> scanned_pieces(const RingSpans& ring) {
   return pieces;
 }
 
-// Passes states along `pieces`: step(state or undefined, piece, columns) gives what leaves a piece of what
-// came to it.
+// Passes states along `pieces`. step(state, piece, columns) turns the state that came to a piece into the one
+// that leaves it. The state is undefined for a sequence's first piece.
 //
-// A transport may finish what a lane sends and receives only in the order in which the lane began it. So all
-// lanes begin the messages that they share in one order: block b leaves a sequence's piece at place p at time
-// p + b; of one time the earlier place comes first, of one place the earlier sequence. A block is asked for a
-// time before it is needed, while the one before it is made and sent on.
+// A transport may finish a lane's transfers only in the order in which the lane started them. So all lanes
+// start their common messages in one order. Block b leaves a sequence's piece at place p at time p + b; ties
+// go to the earlier place, then to the earlier sequence. A receive starts one time before its block is
+// needed, while the previous block is computed and sent on.
 template <typename Step>
 class Scan {
  public:
@@ -136,7 +136,7 @@ class Scan {
         coming_(pieces.size() * static_cast<size_t>(blocks_)),
         left_(static_cast<size_t>(like_PHKD.size(0) * blocks_)) {}
 
-  // What came, [P, H, K, D].
+  // Returns the states that came to the pieces, [P, H, K, D].
   at::Tensor operator()() {
     for (const Action& action : actions()) {
       if (action.receives) {
@@ -154,9 +154,9 @@ class Scan {
 
  private:
   struct Action {
-    int64_t time, place, sequence;  // of the message
+    int64_t time, place, sequence;  // the message's
     bool receives;
-    size_t piece;  // of pieces_
+    size_t piece;  // index in pieces_
     int64_t block;
   };
 
@@ -188,7 +188,7 @@ class Scan {
     coming(piece, block).emplace(channel_->exchange({&parcel, 1}), state);
   }
 
-  // Undefined: nothing comes to a sequence's first piece.
+  // Undefined for a sequence's first piece, to which nothing comes.
   at::Tensor take(size_t index, int64_t block) {
     const ScannedPiece& piece = pieces_[index];
     at::Tensor state;

@@ -1,5 +1,5 @@
-// What recurrent layers pass between lanes, on real threads over the fake transport, against whole sequences
-// on one rank; and the bytes of it by formula.
+// Communication of recurrent layers between lanes, on real threads over the fake transport, compared with
+// whole sequences on one rank; and its bytes by formula.
 #include "layers/lane_recurrence.h"
 
 #include <ATen/ATen.h>
@@ -65,7 +65,7 @@ at::Tensor taken(const at::Tensor& whole, const ScanLane& lane) {
   return at::cat(parts);
 }
 
-// Of all rows: what the layer takes, what it gives, and the gradients.
+// The layer's operands, results and gradients for all rows.
 struct ScanValues {
   ops::RecurrenceInput input;
   at::Tensor dout, x, w, dy;
@@ -138,7 +138,7 @@ LaneRun run_lane(const ScanCase& c, const ScanValues& values, int lane, comm::Co
   return run;
 }
 
-// A state a border between lanes each way; and of margins each row that some other lane sees, once a lane.
+// One state per border between lanes and direction; and each halo row once per lane that sees it.
 struct ScanBytes {
   int64_t states = 0, margins = 0;
 };
@@ -243,7 +243,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, LaneRecurrence, testing::ValuesIn(scan_cases()),
                     info.param.by_channel ? "ByChannel" : "", "Width", info.param.convolution);
 });
 
-// A sequence's state costs the same however long the sequence is and however many lanes it lies on: one a
+// A sequence's state costs the same whatever its length and however many lanes it lies on: one per
 // border.
 TEST(LaneRecurrenceBytes, AreStatesWhateverTheLength) {
   for (const int lanes : {2, 4, 8}) {

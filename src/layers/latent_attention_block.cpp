@@ -26,7 +26,7 @@ namespace roles = model::roles;
 
 namespace {
 
-// Whole on every TP rank but for `q` and `kv`, which have heads: x·wᵀ.
+// All but `q` and `kv`, which are cut by heads, are whole on every TP rank: x·wᵀ.
 struct LatentWeights {
   at::Tensor q_norm_Q, kv_norm_K;
   Matrix q_PQ, kv_PK;
@@ -37,7 +37,7 @@ LatentWeights latent_weights(const OperationShards& shards) {
 }
 
 struct LatentState final : MixerState {
-  at::Tensor narrow_SN;  // before their norms
+  at::Tensor narrow_SN;  // without norms
   Attended attended;
 
   std::vector<SavedRows> rows() override {
@@ -52,11 +52,11 @@ struct LatentState final : MixerState {
   }
 };
 
-// Narrow rows go round, with the keys' rotated part as it is turned.
+// Narrow rows travel, each with the rotated part of its keys.
 class NarrowKeys final : public ExchangedKeys {
  public:
-  // `rows_TW`: of the lane, what keys and values are made from and then the rotated part. A backward adds to
-  // the gradients of both.
+  // `rows_TW`: the lane's narrow rows from which keys and values are made, each with the rotated part behind
+  // it. A backward adds to the gradients of both matrix and rows.
   NarrowKeys(const model::LatentAttention& latent, const Matrix& kv_PK, at::Tensor rows_TW,
              const Matrix& dkv_PK = {}, const at::Tensor& drows_TW = {})
       : latent_(latent), kv_PK_(kv_PK), rows_TW_(std::move(rows_TW)), dkv_PK_(dkv_PK), drows_TW_(drows_TW) {}
@@ -107,7 +107,7 @@ class NarrowKeys final : public ExchangedKeys {
   at::Tensor drows_TW_;
 };
 
-// Of a narrow row: what queries are made from, what keys and values are, and the keys' rotated part.
+// Parts of a narrow row: for queries, for keys and values, and the rotated part of keys.
 at::Tensor queries_in(const model::LatentAttention& latent, const at::Tensor& narrow_RN) {
   return narrow_RN.narrow(1, 0, latent.q_rank);
 }
@@ -118,10 +118,10 @@ at::Tensor rotated_in(const model::LatentAttention& latent, const at::Tensor& na
   return narrow_RN.narrow(1, latent.q_rank + latent.kv_rank, latent.rotated);
 }
 
-// Norms of narrow rows, but for the keys' rotated part.
+// Norms of narrow rows, except the rotated part of keys.
 class NarrowNorms {
  public:
-  // All are referred to.
+  // The arguments must outlive this object.
   NarrowNorms(const model::LatentAttention& latent, const LatentWeights& weights,
               const LatentWeights& gradients)
       : latent_(latent), weights_(weights), gradients_(gradients) {}
@@ -209,10 +209,10 @@ class LatentMixer final : public Mixer {
   ops::AttentionInput on_narrow_rows(const at::Tensor& qkv_TP, const at::Tensor& rows_R1W) const;
   at::Tensor values_behind(const at::Tensor& out_THW) const;
   ops::AttentionResult attend_before(const RowLayout& layout, const ops::AttentionInput& input) const;
-  // What the weight gradients of heads need.
+  // Leaves the products for heads' weight gradients.
   void leave_products(const LatentState& saved, const at::Tensor& dq_TD, const at::Tensor& dkv_TD,
                       PartGradient& to) const;
-  // The keys' and values' matrix by head, with what its adapters add.
+  // The keys' and values' matrix by head, with adapters added.
   at::Tensor kv_by_head() const {
     at::Tensor kv_PK = weights_.kv_PK.w_AB;
     for (const Adapter& adapter : weights_.kv_PK.adapters)
@@ -224,7 +224,7 @@ class LatentMixer final : public Mixer {
   at::Tensor rotated_keys(const at::Tensor& narrow_RN) const { return rotated_in(latent_, narrow_RN); }
 
   bool narrow_queries() const { return latent_.q_rank > 0; }
-  // Returns queries that no narrow row makes.
+  // Returns queries if no narrow row makes them.
   at::Tensor make_narrow(PartRows& rows, LatentState& saved) const {
     const at::Tensor queries = rows.product(kQueries), kv_narrow_SN = rows.product(kKvNarrow);
     rows.release();
@@ -234,9 +234,9 @@ class LatentMixer final : public Mixer {
   at::Tensor normed_and_gathered(const at::Tensor& narrow_SN) const {
     return context_.parallel.all_gather_rows(norms_.forward(narrow_SN));
   }
-  // Queries, keys and values as attention takes them, rotated. `q_TD`: of make_narrow().
+  // Queries, keys and values as attention takes them, rotated. `q_TD`: from make_narrow().
   at::Tensor heads_of(const RowLayout& layout, const at::Tensor& narrow_TN, const at::Tensor& q_TD) const;
-  // What goes round of the lane's rows: keys of all heads begin with the rotated part.
+  // The lane's travelling rows. Keys of all heads begin with the same rotated part.
   at::Tensor travelling(const at::Tensor& narrow_TN, const at::Tensor& qkv_TP) const {
     const int64_t first_key = heads_.count.queries * heads_.dimension;
     return at::cat({for_keys(narrow_TN), qkv_TP.narrow(1, first_key, latent_.rotated)}, 1);
@@ -283,9 +283,9 @@ at::Tensor LatentMixer::heads_of(const RowLayout& layout, const at::Tensor& narr
   return qkv_TP;
 }
 
-// Of narrow rows that stayed, without making keys and values of them (DeepSeek-V2, 2024, section 2.1.2): a
-// query's part that does not turn takes the keys' matrix, so that it meets narrow rows as one wide head that
-// all query heads share, and what it attends to takes the values' matrix behind.
+// Attention to cached narrow rows without making keys and values (DeepSeek-V2, 2024, section 2.1.2). A
+// query's unrotated part is multiplied with the keys' matrix, so narrow rows act as one wide key head for all
+// query heads. The values' matrix is applied to the output.
 ops::AttentionInput LatentMixer::on_narrow_rows(const at::Tensor& qkv_TP, const at::Tensor& rows_R1W) const {
   const int64_t rows = qkv_TP.size(0), heads = heads_.count.queries, width = heads_.dimension;
   const at::Tensor q_THD = qkv_TP.narrow(1, 0, heads * width).view({rows, heads, width});
@@ -310,7 +310,7 @@ at::Tensor LatentMixer::values_behind(const at::Tensor& out_THW) const {
   return out_THD;
 }
 
-// Undefined where no row sees any.
+// Undefined if no row sees cached ones.
 ops::AttentionResult LatentMixer::attend_before(const RowLayout& layout,
                                                 const ops::AttentionInput& input) const {
   if (layout.cached.before.empty()) return {};
@@ -320,8 +320,8 @@ ops::AttentionResult LatentMixer::attend_before(const RowLayout& layout,
   return seen;
 }
 
-// The rows' own narrow rows stay for those that follow. One lane makes keys and values of these to attend to,
-// as without a cache; several have them apart, and attend to all as they lie.
+// Puts the rows' own narrow rows into the cache. One lane then makes keys and values of them and attends as
+// without a cache. Several lanes each hold a part of the cache and attend to all narrow rows as they are.
 ops::AttentionResult LatentMixer::attend_with_cache(const RowLayout& layout, at::Tensor qkv_TP,
                                                     const at::Tensor& narrow_TN) const {
   const CachedKeys cached = layout.cached.cache->of(position_);
@@ -366,7 +366,7 @@ at::Tensor LatentMixer::backward(const RowLayout& layout, MixerStatePtr state, A
   at::Tensor da_THD = at::zeros({rows, heads, width}, da_TV.options());
   da_THD.narrow(2, 0, latent_.values).copy_(by_head(da_TV));
   std::optional<NarrowKeys> keys;
-  at::Tensor dtravelling_TW;  // by other lanes' queries
+  at::Tensor dtravelling_TW;  // from other lanes' queries
   if (goes_round(heads_, layout)) {
     const at::Tensor rows_TW = travelling(normed_and_gathered(saved.narrow_SN), saved.attended.qkv_AR);
     dtravelling_TW = at::zeros_like(rows_TW);

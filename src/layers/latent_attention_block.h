@@ -1,12 +1,12 @@
-// Latent attention at work (model/layer.h): queries, keys and values of all heads from narrow
-// rows, then attention as of any other layer, x + W_o·attention(…).
+// Latent attention (MLA, model/layer.h): makes queries, keys and values of all heads from narrow rows, then
+// attends as any other layer, x + W_o·attention(…).
 //
-// A head's queries and keys are its rotated part, which keys of all heads share, and its unrotated one; its
-// values have zeros behind them up to the same width, so kernels, rings and exchanges know of nothing new.
-// Files hold pairs of what positions turn side by side: here the first of all pairs come first.
+// Queries and keys of a head have a rotated part, whose keys all heads share, and an unrotated part. Values
+// are padded with zeros to the same width, so kernels, rings and exchanges need no special case. Files keep
+// the two dimensions of a rotated pair side by side; here the first dimensions of all pairs come first.
 //
-// Row names: S rows of this TP rank's shard, T all rows. Widths: H hidden; N of a narrow row, Q and K of what
-// queries, and keys with values, are made from; D of a head, P all heads' queries, keys and values; V all
+// Row names: S rows of this TP rank's shard, T all rows. Widths: H hidden; N a narrow row; Q, K its parts
+// from which queries, and keys with values, are made; D a head; P all heads' queries, keys and values; V all
 // heads' values without zeros.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace sluice::layers {
 
-// REQUIRES: a part with that mixer, which the result refers to.
+// REQUIRES: `part` has a latent attention mixer and outlives the result, which refers to it.
 std::unique_ptr<const Part> make_latent_attention(const Site& site, const model::Part& part);
 
 }  // namespace sluice::layers

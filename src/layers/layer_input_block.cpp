@@ -1,4 +1,4 @@
-// Widths: P of a layer's input, F this rank's part of it.
+// Widths: P of a layer's input, F this rank's part of P.
 #include "layers/layer_input_block.h"
 
 #include <ATen/TensorOperators.h>
@@ -81,9 +81,9 @@ class LayerInputMixer final : public Mixer {
 
   const model::LayerInput& own_;
   TensorParallel parallel_;
-  int64_t layer_;  // of the model
+  int64_t layer_;  // index in the model
   base::Interval columns_;
-  bool wants_input_;  // the embedding trains, or something before this layer
+  bool wants_input_;  // whether the embedding, or anything before this layer, trains
 };
 
 }  // namespace

@@ -17,12 +17,12 @@
 namespace sluice::layers {
 namespace {
 
-// Of an embedding whose rows have a norm, or which makes what layers take.
+// State of an embedding with a norm or per-layer embeddings.
 struct EmbeddingState final : State {
-  at::Tensor x_SH;  // before the norm
+  at::Tensor x_SH;  // input of the norm
   LayerEmbeddingState by_layer;
   std::vector<SavedRows> rows() override { return {{x_SH}, {by_layer.x_SH}, {by_layer.projected_SC}}; }
-  // A backward has no parameters of the embedding at hand where lanes share them.
+  // If lanes share parameters, backward does not have the embedding's at hand.
   at::Tensor norm_H, norm_bias_H;
 };
 

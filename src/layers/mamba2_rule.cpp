@@ -58,7 +58,7 @@ class Mamba2Rule final : public RecurrentRule {
           .add_((wide_AHD * mixed.input.v_THD).sum(at::IntArrayRef({0, 2})));
   }
 
-  // Norms are of a group's heads together.
+  // A norm spans all heads of a group.
   at::Tensor gated_norm(const at::Tensor& out_TV, const at::Tensor& gate_TV) const override {
     if (!weights_.head_norm_D.defined()) return out_TV * at::silu(gate_TV);
     return ops::gated_group_norm(out_TV, gate_TV, weights_.head_norm_D, all_heads().keys(), own_.norm_eps);

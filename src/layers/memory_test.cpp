@@ -14,10 +14,10 @@ namespace {
 
 constexpr int64_t kRows = 1024;
 
-// In FP32.
+// One layer in FP32.
 class OneLayer {
  public:
-  // `pushed`: rows that are alike but for little, whose experts are the same.
+  // `pushed`: rows are almost equal, so that they choose the same experts.
   explicit OneLayer(const model::Shape& shape, bool pushed = false,
                     const std::vector<PieceSpan>& pieces = {{kRows / 4}, {3 * kRows / 4}})
       : pushed_(pushed),
@@ -60,7 +60,7 @@ class OneLayer {
   Flow flow_;
 };
 
-// The most that tensors take while `work` runs, beyond what they take before it.
+// Peak bytes of tensors while `work` runs, less those before it, per row.
 template <typename Work>
 double bytes_a_row(Work work) {
   ops::reset_peak_tensor_bytes(at::kCPU);
@@ -79,7 +79,7 @@ model::Shape shape_of(int64_t hidden, int64_t kv_heads, int64_t ffn) {
           .vocab = 512};
 }
 
-// Elements a row: SwiGLU's output F, and what the backward has beside what the forward saved.
+// Elements per row: SwiGLU's output F, and backward's memory beside the forward's saved tensors.
 struct Counted {
   model::Shape shape;
   double forward;
@@ -110,8 +110,8 @@ TEST(Memory, LayersHaveAtWorkWhatTheFormulasSay) {
   }
 }
 
-// With a router that sends every token to the same experts, which then have all rows at once; and as it
-// comes.
+// Once with random rows; once with rows so alike that all choose the same experts, which then have all rows
+// at once.
 TEST(Memory, ExpertsHaveAtWorkNoMoreThanCountedWhateverTheRouting) {
   ops::count_host_tensors();
   model::Shape shape = shape_of(128, 2, 256);
@@ -182,7 +182,7 @@ TEST(Memory, RecurrentLayersHaveAtWorkNoMoreThanCounted) {
     EXPECT_EQ(saved->recomputed_bytes(), counted.recomputed * kRows);
     EXPECT_LE(bytes_a_row([&] { return layer.backward(std::move(saved), dy); }),
               static_cast<double>(counted.recomputed + counted.backward) + output);
-    // Of sequences shorter than chunks, whose states are many, heads take turns.
+    // Sequences shorter than chunks have many states, so heads run one after the other.
     OneLayer of_short(shape, false, std::vector<PieceSpan>(kRows / 16, PieceSpan{16}));
     EXPECT_LE(bytes_a_row([&] { return of_short.forward(x, saved); }),
               static_cast<double>(counted.saved + counted.forward));

@@ -1,8 +1,8 @@
-// What lies between a part's products at work on one TP rank, and what the frame around it (frame.h) gives
-// it.
+// A mixer is the computation between the in-products and the out-product of a part on one TP rank. The frame
+// around it (frame.h) supplies rows and products.
 //
-// Row names: S rows of this TP rank's shard, T all rows; H hidden, A the width that the out product takes, W
-// that of an in-product's result.
+// Row names: S rows of this TP rank's shard, T all rows. Widths: H hidden, A input of the out product, W
+// result of an in-product.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,44 +26,44 @@ struct InProduct {
   std::string_view role;
   std::string_view bias = {};
   Of of = Of::kAllRows;
-  bool narrow = true;  // may be narrow
+  bool narrow = true;  // may be in low precision
 };
 
-// The weights around a mixer, norms apart, by role.
+// The weights around a mixer by role, without norms.
 struct Weights {
   std::string_view out = {}, out_bias = {};
   std::vector<InProduct> in;
-  std::vector<InProduct> inner = {};  // whose gradients the mixer adds to itself
+  std::vector<InProduct> inner = {};  // gradients are added by the mixer itself
 };
 
-// What a mixer keeps of a forward.
+// State that a mixer keeps from a forward.
 class MixerState : public State {
  public:
-  // Of its tensors, those that restore() makes again from the part's rows.
+  // Tensors of this state that restore() recomputes from the part's rows.
   virtual std::vector<at::Tensor*> made_again() = 0;
-  // Bytes that restore() makes beside these.
+  // Bytes that restore() allocates besides these.
   virtual int64_t made_beside_bytes() const { return 0; }
 };
 using MixerStatePtr = std::unique_ptr<MixerState>;
 
-// Of the parts' matrices: weights, or gradients.
+// The matrices of a part: weights, or gradients.
 struct BoundWeights {
   NormVectors norm;
-  Exit exit;  // its matrix undefined where the mixer makes the part's sum itself
+  Exit exit;  // its matrix is undefined if the mixer computes the part's sum itself
   std::vector<Matrix> in;
   std::vector<at::Tensor> in_bias;
-  std::vector<at::Tensor> in_factor;  // of in-products' columns; none, or undefined: 1
+  std::vector<at::Tensor> in_factor;  // multiply columns of in-products' results; none, or undefined: 1
   std::vector<Matrix> inner;
 };
 
-// The rows that a part works on, normed and gathered when they are first asked for.
+// The rows that a part works on; the norm and the all-gather run when rows are first requested.
 class PartRows {
  public:
   PartRows(const LayerContext& context, const model::Part& part, const Weights& roles,
            const BoundWeights& weights, const at::Tensor& x_SH)
       : context_(context), part_(part), roles_(roles), weights_(weights), x_SH_(x_SH) {}
 
-  // As they passed, without the part's norm.
+  // The part's input, without the part's norm.
   const at::Tensor& input_SH() const { return x_SH_; }
   const at::Tensor& shard_SH() {
     if (!input_.y_SH.defined()) input_ = enter(part_, x_SH_, weights_.norm);
@@ -73,7 +73,7 @@ class PartRows {
     if (!all_TH_.defined()) all_TH_ = context_.parallel.all_gather_rows(shard_SH());
     return all_TH_;
   }
-  // Of one in-product, with its bias.
+  // The result of one in-product, with its bias and factors.
   at::Tensor product(int which) {
     const auto at = static_cast<size_t>(which);
     const bool shard = roles_.in[at].of == InProduct::Of::kShard;
@@ -82,13 +82,13 @@ class PartRows {
     if (!weights_.in_factor.empty() && weights_.in_factor[at].defined()) y_TW.mul_(weights_.in_factor[at]);
     return y_TW;
   }
-  // Nobody asks any more.
+  // Frees the rows, which are not requested again.
   void release() {
     all_TH_.reset();
     if (input_.y_SH.defined() && input_.inverse_rms_S.defined()) inverse_rms_S_ = input_.inverse_rms_S;
     input_ = {};
   }
-  // Of the norm; undefined without one.
+  // The norm's inverse RMS; undefined without a norm.
   at::Tensor inverse_rms_S() const {
     return input_.inverse_rms_S.defined() ? input_.inverse_rms_S : inverse_rms_S_;
   }
@@ -102,7 +102,7 @@ class PartRows {
   PartInput input_;
 };
 
-// The gradient of those rows, as a mixer's backward finds it.
+// The gradient of those rows, collected during a mixer's backward.
 class PartGradient {
  public:
   struct Result {
@@ -114,9 +114,9 @@ class PartGradient {
 
   // The gradient of an in-product's result.
   void add(int which, at::Tensor dy_TW) { left_.results.push_back({which, std::move(dy_TW)}); }
-  // What the mixer's own products with the rows give to their gradient, before those of in-products.
+  // The rows' gradient from the mixer's own products. Gradients of in-products are added to it.
   void start(at::Tensor drows_TH) { left_.start_TH = std::move(drows_TH); }
-  // The gradient of the rows without the part's norm, from what the mixer made of these itself.
+  // The gradient of input_SH(), for a mixer that reads the unnormed rows itself.
   void add_input(at::Tensor dx_SH) { left_.dinput_SH = std::move(dx_SH); }
   // Inner products' weight gradients: inner weight gradient += aᵀ·b of rows that the pending products keep.
   PendingProducts& pending() { return pending_; }
@@ -124,10 +124,10 @@ class PartGradient {
     pending_.product(first_inner_ + inner, {a}, b, std::move(narrow));
   }
   void made(int inner, at::Tensor gradient) { pending_.made(first_inner_ + inner, std::move(gradient)); }
-  // Whether the out product's weight gradient is wanted, and so what the product took.
+  // Whether the out product's weight gradient is wanted, which needs the out product's input.
   bool wants_out() const { return wants_out_; }
 
-  // An expert's: visits in `a`, with the part's rows or with the gradient of its sum.
+  // A matrix of experts: assignments in `a`, multiplied with the part's rows or its sum's gradient.
   struct Visits {
     int inner;
     at::Tensor a_VX;
@@ -146,7 +146,7 @@ class PartGradient {
     left_.with_sum.push_back({inner, std::move(a_TX), std::move(narrow)});
   }
 
-  // What the mixer left, for the frame.
+  // Gradients that the mixer leaves to the frame.
   struct WithSum {
     int inner;
     at::Tensor a_TX;
@@ -170,13 +170,13 @@ class PartGradient {
 };
 
 struct Mixed {
-  at::Tensor a_TA;            // what the out product takes; without one the sum of this TP rank's part [T, H]
-  at::Tensor beside_SH = {};  // added behind the sum over TP ranks; undefined: nothing
+  at::Tensor a_TA;            // input of the out product; without one, this TP rank's part of the sum [T, H]
+  at::Tensor beside_SH = {};  // added after the sum over TP ranks; undefined: nothing
 };
 
 struct Arriving {
   at::Tensor da_TA;           // the gradient of Mixed::a_TA
-  const at::Tensor& dsum_SH;  // of the part's sum, on the shard
+  const at::Tensor& dsum_SH;  // gradient of the part's sum, on the shard
 };
 
 class Mixer {
@@ -186,13 +186,13 @@ class Mixer {
   Mixer& operator=(const Mixer&) = delete;
   virtual ~Mixer() = default;
 
-  // `saved` null: nothing is kept.
+  // `saved` null: keeps nothing.
   virtual Mixed forward(const RowLayout& layout, PartRows& rows, MixerStatePtr* saved) const = 0;
-  // The same result from what is not made again, and from the part's rows.
+  // The same result, from the tensors that are not recomputed and the part's rows.
   virtual Mixed again(const RowLayout& layout, PartRows& rows, MixerState& saved) const = 0;
-  // Makes again what State::made_again() lists, bit for bit.
+  // Recomputes the tensors of MixerState::made_again() bit for bit.
   virtual void restore(const RowLayout& layout, PartRows& rows, MixerState& saved) const = 0;
-  // Returns what the out product took (undefined without one, or where it is not wanted), and leaves
+  // Returns the out product's input (undefined without an out product, or if not wanted), and leaves
   // gradients in `to`.
   virtual at::Tensor backward(const RowLayout& layout, MixerStatePtr saved, Arriving from, PartRows& rows,
                               PartGradient& to) const = 0;

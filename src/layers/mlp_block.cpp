@@ -1,4 +1,4 @@
-// Widths: F this rank's part of the inner width, G = 2F, or without a gate F.
+// Widths: F this rank's part of the inner width; G = 2F, or F without a gate.
 #include "layers/mlp_block.h"
 
 #include <utility>
@@ -63,7 +63,7 @@ class MlpMixer final : public Mixer {
   }
 
   const model::Mlp& own_;
-  at::Tensor alpha_2_, dalpha_2_;  // of xIELU
+  at::Tensor alpha_2_, dalpha_2_;  // for xIELU
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 namespace sluice::layers {
 
-// REQUIRES: a part with that mixer, which the result refers to.
+// REQUIRES: `part` has an MLP mixer and outlives the result, which refers to it.
 std::unique_ptr<const Part> make_mlp(const Site& site, const model::Part& part);
 
 }  // namespace sluice::layers

@@ -75,7 +75,7 @@ class NoWaiting {
 #endif
 };
 
-// An operation keeps what its kind counts of the fullest rank, or less.
+// An operation keeps the bytes that its kind counts for the fullest rank, or fewer.
 void expect_bytes(int64_t actual, int64_t counted, int64_t rows, int tp) {
   if (tp == 1) {
     EXPECT_EQ(actual, counted * rows);
@@ -89,7 +89,7 @@ model::TokenBytes bytes_at(const Case& c, const model::Program& program, size_t 
 
 void expect_deferred_bytes(const Case& c, int64_t actual, const model::TokenBytes& counted, int64_t rows,
                            int tp) {
-  // A convolution's gradients are the same however many rows there are.
+  // A convolution's gradients do not depend on the number of rows.
   const int64_t convolutions = c.shape.recurrent.qkv_width() * c.shape.recurrent.convolution * 8;
   const int64_t most = (counted.saved + counted.deferred) * rows;
   EXPECT_LE(actual, most + convolutions);
@@ -282,7 +282,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 using model::Shape;
 
-// What families vary of a layer, one by one and together: by TP degree, also with more ranks than key heads.
+// Layer variations of model families, one by one and together, by TP degree; also TP beyond the key heads.
 const std::vector<Variation>& variations() {
   static const std::vector<Variation> all = {
       {"Bias", [](Shape& s) { s.qkv_bias = true; }},
@@ -341,7 +341,7 @@ const std::vector<Variation>& variations() {
   return all;
 }
 
-// Recurrent layers, alone and beside others.
+// Experts and latent attention, alone and beside other parts.
 const std::vector<Variation>& expert_variations() {
   static const std::vector<Variation> all = {
       {"Experts", [](Shape& s) { s.experts = {.count = 5, .per_token = 2, .hidden = 13}; }},
@@ -370,7 +370,7 @@ const std::vector<Variation>& expert_variations() {
          s.sinks = s.qkv_bias = s.out_bias = true;
          s.residual_scale = 0.7;
        }},
-      // Most of these visit nobody.
+      // The last variation has more experts than rows, so that most experts get none.
       {"LatentAttention",
        [](Shape& s) {
          s.latent = {.q_rank = 10, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
@@ -400,7 +400,7 @@ const std::vector<Variation>& expert_variations() {
   return all;
 }
 
-// What is trained, of one model each.
+// Models that train some of their parameters only.
 const std::vector<Variation>& tuned_variations() {
   static const std::vector<Variation> all{
       {"FrozenExperts",
@@ -551,8 +551,8 @@ INSTANTIATE_TEST_SUITE_P(Recurrent, Families, testing::ValuesIn(recurrent_variat
 INSTANTIATE_TEST_SUITE_P(Tuned, Families, testing::ValuesIn(tuned_variations()), name_of_variation);
 INSTANTIATE_TEST_SUITE_P(Adapted, Families, testing::ValuesIn(adapted_variations()), name_of_variation);
 
-// By sequence, those of one token too; also where rows that stand for none follow.
-// Heads and widths by layer, a layer that only mixes and one that only feeds.
+// Heads and widths differ by layer. The second layer has no MLP: it only mixes. The third has no attention:
+// it only feeds forward.
 Case of_own_layers() {
   Case c{small_shape(12, 2, true), {5, 1, 9, 17}};
   c.shape.layers = 4;
@@ -588,7 +588,7 @@ TEST(Model, BalanceOfExpertsIsThatOfWholeSequences) {
   for (const int tp : {1, 2, 4}) expect_equal(c, run_layers(c, data, tp), run_twin(c, data), 1e-11);
 }
 
-// Loads of random weights: any positive numbers. Visits are counted of rows that stand for tokens alone.
+// The loads are random weights, any positive numbers. Only rows that stand for tokens are counted.
 TEST(Model, BalanceOfExpertsOverTheLastStepIsByItsLoads) {
   Case c{small_shape(12, 4, true), {5, 1, 9, 17, 2, 1}};
   c.shape.experts = {.count = 6, .per_token = 2, .hidden = 7, .normalised = true, .remembers_loads = true};
@@ -617,7 +617,7 @@ TEST(Model, RecomputedActivationsGiveTheSameGradientsExactly) {
   }
 }
 
-// What the forward saved of attention is falsified: a backward that ran attention again would not follow.
+// The forward's saved attention results are falsified: running attention again in backward would show.
 TEST(Model, RecomputingNeverRunsAttentionAgain) {
   Case c{small_shape(12, 4, false), {5, 1, 9, 17}};
   const Data data = random_data(c);
@@ -660,7 +660,7 @@ TEST(Model, HeadChunksDoNotChangeTheResult) {
   expect_equal(c, run_layers(c, data, 2), whole, 1e-13);
 }
 
-// All but those of the second sequence's end, which lie on one TP rank, and one row of the first.
+// All rows are masked but one of the first sequence and the second one's end, which lies on one TP rank.
 TEST(Model, FewRowsWithALossGiveTheirLossAndGradients) {
   const Case c{small_shape(12, 4, true), {20, 15, 9}};
   Data data = random_data(c);

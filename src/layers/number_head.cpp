@@ -1,5 +1,5 @@
-// S: rows of this rank's shard, M: those that each rank gives (Targets), O: of these its own, G: M of all
-// ranks, R: all rows with a target, Q: sequences, H: hidden, K: numbers of a row.
+// S: rows of this rank's shard, M: rows that each rank contributes (Targets), O: its own ones among them, G:
+// M of all ranks, R: all rows with a target, Q: sequences, H: hidden, K: numbers of a row.
 #include "layers/number_head.h"
 
 #include <ATen/TensorOperators.h>
@@ -23,8 +23,8 @@ NormVectors neck_vectors(const HeadParameters& parameters) {
   return {parameters.neck_norm_H, parameters.neck_norm_bias_H};
 }
 
-// The rows that stand for what has a target, through the final norm: those with a target, or the means of
-// their sequences.
+// The rows on which numbers are computed, after the final norm: rows with a target, or the means of their
+// sequences.
 class PooledRows {
  public:
   PooledRows(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x_SH,
@@ -47,7 +47,7 @@ class PooledRows {
         .to(x_SH_.scalar_type());
   }
 
-  // The gradient of x, from that of this rank's own rows, which it lets go of.
+  // The gradient of x from that of this rank's own rows, which it frees.
   at::Tensor backward(at::Tensor dy_OH, const HeadParameters& gradients) const {
     const model::Norm& norm = weights_.kind->norm;
     const at::Tensor own_O = targets_.row_M.narrow(0, 0, targets_.own);
@@ -102,7 +102,7 @@ NeckRows through_neck(const HeadParameters& weights, const at::Tensor& pooled_MH
   return rows;
 }
 
-// Adds to the neck's gradients, and returns the pooled rows'.
+// Adds to the neck's gradients and returns the gradient of the pooled rows.
 at::Tensor neck_backward(const HeadParameters& weights, const NeckRows& rows, const at::Tensor& pooled_OH,
                          at::Tensor dy_OH, const HeadParameters& gradients) {
   if (!weights.kind->neck) return dy_OH;
@@ -132,7 +132,7 @@ at::Tensor of_all_rows(const LayerContext& context, const at::Tensor& numbers_MK
   return context.parallel.all_gather_rows(numbers_MK).index_select(0, targets.place_R);
 }
 
-// The rows of `values_RK` that this rank's own rows have.
+// The entries of `values_RK` for this rank's own rows.
 at::Tensor of_own_rows(const LayerContext& context, const at::Tensor& values_RK, const Targets& targets) {
   const int64_t given = targets.row_M.size(0);
   const at::Tensor values_GK =
@@ -141,7 +141,7 @@ at::Tensor of_own_rows(const LayerContext& context, const at::Tensor& values_RK,
   return values_GK.narrow(0, given * context.parallel.t, targets.own);
 }
 
-// Adds to the matrix' and the bias' gradients, and returns the rows'.
+// Adds to the gradients of matrix and bias and returns the gradient of the rows.
 at::Tensor backward_of_numbers(const HeadParameters& weights, const at::Tensor& dnumbers_MK,
                                const at::Tensor& y_MH, const HeadParameters& gradients) {
   const at::Tensor narrow_MK = dnumbers_MK.to(y_MH.scalar_type());
@@ -152,7 +152,7 @@ at::Tensor backward_of_numbers(const HeadParameters& weights, const at::Tensor& 
   return ops::times(narrow_MK, weights.output_VH);
 }
 
-// Whether nothing of the micro-batch, here or where it has its sequences' other tokens, has a target.
+// Whether there is nothing to compute: no row has a target, and no means are taken with other lanes.
 bool has_nothing(const PooledRows& rows, const Targets& targets) {
   return !rows.takes_means() && targets.place_R.numel() == 0;
 }

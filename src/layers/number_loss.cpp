@@ -18,7 +18,7 @@ void require_figures(const at::Tensor& numbers_RK, const at::Tensor& given_RF, i
                 base::text(figures, " figures for ", numbers_RK.size(1), " numbers of a row"));
 }
 
-// Of numbers that nothing is compared with.
+// Losses of numbers without targets or figures.
 NumberLosses no_losses(const at::Tensor& numbers_RK) {
   const at::Tensor none_RK = at::zeros_like(numbers_RK);
   return {.loss_R = none_RK.sum(1), .gradient_RK = none_RK, .notes_RN = {}};
@@ -91,7 +91,7 @@ class ClippedValueError final : public NumberLoss {
     const at::Tensor return_R = given_RF.select(1, 0), old_R = given_RF.select(1, 1);
     const at::Tensor free_R = value_R - return_R;
     at::Tensor kept_R = free_R;
-    // Between its bounds a value stays what it is to the bit: a sum of differences would take either branch.
+    // A value within its bounds stays the same to the bit: a sum of differences could take either branch.
     if (clip_ > 0) kept_R = value_R.clamp(old_R - clip_, old_R + clip_) - return_R;
     const at::Tensor larger_R = kept_R.square() > free_R.square();
     return {.loss_R = at::where(larger_R, kept_R, free_R).square().mul_(0.5),

@@ -1,5 +1,5 @@
-// Losses of heads of numbers (loss.h), as transformers' classes of sequences and tokens take them. Those that
-// take figures are 0 where none are given.
+// Losses of heads of numbers (loss.h), as in transformers' sequence and token classification. Losses that
+// take figures are 0 for batches without figures.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +9,21 @@
 
 namespace sluice::layers {
 
-// −log softmax(target) over the row's numbers. Its note: rows whose target has the largest number.
+// −log softmax(target) over the row's numbers. Its note counts rows whose target has the largest number.
 std::shared_ptr<const NumberLoss> class_cross_entropy();
-// The mean over the row's numbers of −log σ(number), or −log(1 − σ(number)) where the given figure is 0
-// (binary cross-entropy of several labels at once); figures are 0 to 1. Its note: rows all of whose numbers
-// are on their figures' side of 0.
+// Binary cross-entropy of several labels: the mean over the row's numbers of −log σ(number), or of −log(1 −
+// σ(number)) where the given figure is 0. Figures lie between 0 and 1. Its note counts rows with all numbers
+// on their figures' side of 0.
 std::shared_ptr<const NumberLoss> binary_cross_entropy();
-// The mean over the row's numbers of their squared difference from the given ones. It has no note.
+// The mean squared difference of the row's numbers from the given figures. It has no note.
 std::shared_ptr<const NumberLoss> squared_error();
-// The sum of the row's numbers, each times the given one: a loss whose gradient was found from all numbers of
-// a batch before. What it reports is that loss's: the row's last given figure, which follows the others.
+// The sum of the row's numbers times given figures: the gradient of a loss that was found before, from all
+// numbers of a batch. It reports that loss: the row's last figure, which follows the others.
 std::shared_ptr<const NumberLoss> found_gradient();
 
-// For a critic, given a row's return R and its value V before a rollout's updates: half of the larger of
-// (v − R)² and (clamp(v, V ± clip) − R)², as TRL's and verl's PPO have it; clip 0: of the first alone. Its
-// note: rows of which the second is larger, so that nothing moves them.
+// Clipped value loss of a critic, as in TRL's and verl's PPO. R is the row's return, V its value before a
+// rollout's updates. The loss is half of the larger of (v − R)² and (clamp(v, V ± clip) − R)²; clip 0: of the
+// first alone. Its note counts rows whose second term is larger, so that their gradient is 0.
 std::shared_ptr<const NumberLoss> clipped_value_error(double clip);
 
 }  // namespace sluice::layers

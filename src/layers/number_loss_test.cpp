@@ -20,7 +20,7 @@ double sum_of(const NumberLoss& loss, const at::Tensor& numbers_RK, const at::Te
   return loss.of(numbers_RK, target_R, given_RF).loss_R.sum().item<double>();
 }
 
-// By central differences.
+// Compares with central differences.
 void expect_gradient(const NumberLoss& loss, const at::Tensor& target_R, const at::Tensor& given_RF) {
   const at::Tensor x_RK = numbers(4, 3);
   const at::Tensor gradient_RK = loss.of(x_RK, target_R, given_RF).gradient_RK;
@@ -69,8 +69,8 @@ TEST(NumberLoss, AFoundGradientIsWhatItWasGiven) {
   EXPECT_TRUE(found.gradient_RK.equal(given.narrow(1, 0, 2)));
 }
 
-// Rows: return, value before the updates. Values within the clip of the old one, beyond it towards the
-// return, and beyond it away from the return.
+// Rows: return, value before the updates. New values lie within the clip of the old one, beyond it towards
+// the return, and beyond it away from the return.
 const at::Tensor kValued = at::tensor({1.0, 0.0, 1.0, 0.0, -1.0, 0.0, 2.0, 2.5}, at::kDouble).view({4, 2});
 const at::Tensor kValues = at::tensor({0.1, 0.5, 0.5, 2.2}, at::kDouble).view({4, 1});
 

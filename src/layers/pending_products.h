@@ -1,9 +1,9 @@
-// Weight gradients that a backward leaves for later (W behind B; Qi et al., Zero Bubble Pipeline Parallelism,
-// 2023): products aᵀ·b of rows that it keeps, of which those that were gathered over the TP ranks may be
+// Weight gradients that a backward leaves for later (W after B; Qi et al., Zero Bubble Pipeline Parallelism,
+// 2023), as products aᵀ·b of saved rows. Rows that were gathered over the TP ranks can be dropped and
 // gathered again.
 //
-// A product names its gradient by a slot, not by a tensor: where lanes share parameters W has other
-// accumulators than B had. Rows that several products read are kept, gathered and counted once.
+// A product names its gradient by a slot, not by a tensor, because W has other accumulators than B if lanes
+// share parameters. Rows that several products read are kept, gathered and counted once.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,27 +23,27 @@ class PendingProducts final : public State {
  public:
   // One side of a product.
   struct Side {
-    int rows = -1;                // of keep()
-    base::Interval columns = {};  // of these; empty: all
-    bool gathered = false;        // of all TP ranks; else as they were kept
+    int rows = -1;                // index from keep()
+    base::Interval columns = {};  // columns of the rows; empty: all
+    bool gathered = false;        // all TP ranks' rows; else the rows as they were kept
   };
 
-  // `gathered`: the same rows of all TP ranks, while they are at hand; undefined: not yet.
+  // `gathered`: the same rows of all TP ranks, if they are at hand; undefined: not yet.
   int keep(at::Tensor rows, at::Tensor gathered = {});
 
-  // gradient[slot] += aᵀ·b. `narrow`: of the matrix's adapters (product.h).
+  // gradient[slot] += aᵀ·b. `narrow`: rows of the matrix's adapters (product.h).
   void product(int slot, Side a, Side b, std::vector<AdapterRows> narrow = {});
-  // The same expert by expert: `a` has visits in the order of experts, `b` rows, `id_TK` the experts of
-  // these. The gradient has as many rows of each of the first `own` experts.
+  // The same expert by expert: `a` has assignments in the order of experts, `b` has rows, `id_TK` these rows'
+  // experts. The gradient consists of one equal run of rows for each of the first `own` experts.
   void visits(int slot, Side a, Side b, at::Tensor id_TK, int64_t experts, int64_t own);
-  // gradient[slot] += the sum of rows: of a bias.
+  // gradient[slot] += the sum of rows, for a bias.
   void column_sums(int slot, Side a);
-  // gradient[slot] += what is made already.
+  // gradient[slot] += a gradient that is computed already.
   void made(int slot, at::Tensor gradient);
 
-  // Between B and W: what can be gathered again.
+  // Between B and W: drops rows that can be gathered again.
   void drop_gathered();
-  // W. Rows go as soon as the last product that reads them is added.
+  // W. Rows are freed as soon as the last product that reads them is added.
   void add_to(std::span<const Matrix> gradients, const TensorParallel& parallel);
 
   std::vector<SavedRows> rows() override;

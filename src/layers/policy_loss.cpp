@@ -47,7 +47,7 @@ class PolicyLoss final : public Loss {
     const at::Tensor away_ratio_R = at::exp(away_R);
     const at::Tensor divergence_R = away_ratio_R - away_R - 1;
 
-    // By log p: r' = r, k3' = 1 − exp(d). A row's gradient is that of −log p times this factor.
+    // Derivatives by log p: r' = r, k3' = 1 − exp(d). A row's gradient is that of −log p times factor_R.
     const at::Tensor pull_R = at::where(clipped_R, 0.0, free_R);
     const at::Tensor factor_R = weight_R * (pull_R + options_.kl * (away_ratio_R - 1));
     return {.reported_R = weight_R * (options_.kl * divergence_R - objective_R),

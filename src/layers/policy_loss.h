@@ -1,5 +1,5 @@
-// Losses of reinforcement and preference learning, whose gradient at the logits is a figure of the row times
-// that of the cross-entropy. What they need of each row was found out before the step, from whole responses.
+// Losses of reinforcement and preference learning. Their gradient at the logits is a factor of the row times
+// that of the cross-entropy. A row's figures are computed before the step, from whole responses.
 #pragma once
 
 #include <array>
@@ -11,34 +11,34 @@
 
 namespace sluice::layers {
 
-// What the loss is given of a row. Log-probabilities are of the row's target.
+// Figures of a row for the loss. Log-probabilities are those of the row's target.
 struct PolicyRow {
   static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
   double advantage = 0;
-  double weight = 1;         // of the row in the loss
+  double weight = 1;         // weight of the row in the loss
   double old = kNone;        // log-probability before the updates of a rollout; kNone: this step's own
-  double reference = kNone;  // of the policy that this one stays near; kNone: nothing keeps it
-  double sampled = kNone;    // as the rollout knew it; kNone: the row is from no rollout
+  double reference = kNone;  // log-probability by the reference policy; kNone: no reference
+  double sampled = kNone;    // log-probability that the rollout reported; kNone: the row is from no rollout
   static constexpr int64_t kFigures = 5;
   std::array<double, kFigures> figures() const { return {advantage, weight, old, reference, sampled}; }
 };
 
 struct PolicyLossOptions {
-  // The ratio's range, 1 − low to 1 + high, beyond which an advantage pulls no further (Schulman et al., PPO,
-  // 2017, equation 7; apart: Yu et al., DAPO, 2025, equation 8).
+  // Clipping range of the ratio, 1 − low to 1 + high, beyond which an advantage has no gradient (Schulman et
+  // al., PPO, 2017, equation 7; two bounds: Yu et al., DAPO, 2025, equation 8).
   double clip_low = 0.2;
   double clip_high = 0.2;
-  // Where the advantage is negative the ratio counts up to this (Ye et al., dual-clip PPO, 2020, equation 5);
-  // 0: without bound.
+  // Upper bound of the ratio for negative advantages (Ye et al., dual-clip PPO, 2020, equation 5); 0: no
+  // bound.
   double dual_clip = 0;
-  double kl = 0;  // factor of the divergence from the reference, as Schulman's k3 estimates it
+  double kl = 0;  // factor of the KL divergence from the reference, by Schulman's estimator k3
 };
 
-// What the loss sums beside itself, over rows with their weights' share left out.
+// Further figures that the loss sums over rows, without the rows' weights.
 enum class PolicyNote : uint8_t {
-  kClipped,             // rows whose advantage pulls no more
-  kReferenceKl,         // k3 from the reference
+  kClipped,             // rows whose advantage is clipped and has no gradient
+  kReferenceKl,         // k3 from the reference policy
   kRolloutLogprobDiff,  // |log-probability − the rollout's|
 };
 inline constexpr int64_t kPolicyNotes = 3;

@@ -59,7 +59,7 @@ struct Found {
 
 Found found(const Rows& rows, const PolicyLossOptions& options) {
   const auto loss = policy_loss(options);
-  const at::Tensor logits_RV = rows.logits_RV.clone();  // which become the gradient
+  const at::Tensor logits_RV = rows.logits_RV.clone();  // overwritten with the gradient
   const at::Tensor shard_R3 = ops::row_statistics(logits_RV, rows.target_R, 0);
   const at::Tensor whole_R3 = ops::combine(shard_R3.unsqueeze(0));
   const RowLosses losses = loss->of(whole_R3, rows.given_RF);

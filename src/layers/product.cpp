@@ -13,7 +13,7 @@
 namespace sluice::layers {
 namespace {
 
-// The columns of x that meet an adapter's rows.
+// The columns of x that are multiplied with an adapter's rows.
 at::Tensor met(const Adapter& adapter, const at::Tensor& x_TA) {
   return x_TA.narrow(1, adapter.first_row, adapter.left_NK.size(0));
 }
@@ -34,7 +34,7 @@ double squares(const at::Tensor& x) { return x.to(at::kFloat).square().sum().ite
 
 bool is_narrow(const LowPrecision& narrowing) { return narrowing.format != base::GemmFormat::kAsComputed; }
 
-// left·rightᵀ, which `exact` computes as the run does.
+// left·rightᵀ; `exact` computes it in the run's own type.
 template <typename Exact>
 at::Tensor product(const LowPrecision& narrowing, const at::Tensor& left_MK, const at::Tensor& right_NK,
                    Exact exact) {

@@ -1,9 +1,9 @@
-// Products with stored matrices that may have adapters of low rank: to the rows `of` of w, factor ·
-// left·right is added without being made, w itself staying as it is (model::Factor). With δ that sum and d
-// its gradient,
+// Products with stored matrices that may have low-rank adapters (LoRA). An adapter adds factor · left·right
+// to some rows of w; this sum is never formed, and w stays as it is (model::Factor). With d the gradient of
+// those rows of the sum,
 //   dleft = factor · d·rightᵀ,    dright = factor · leftᵀ·d.
-// Under TP left is cut as the rows are and right is whole on every rank; like a norm's, its gradient is then
-// this rank's part of the sum.
+// Under TP left is cut as the rows are, and right is whole on every rank. Like a norm's, right's gradient on
+// a rank is that rank's part of the sum.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,12 +17,12 @@
 
 namespace sluice::layers {
 
-// What rounding to a format would add to the products of layers, as a step computes them both ways, and how
-// much of the residual stream and of the gradient that touches.
+// Errors that rounding to a format would cause in layers' products: a step computes each product both ways.
+// Further figures relate a layer's products to the residual stream and its gradient.
 struct GemmErrors {
-  // All of a layer, and in the mean but for the last: the square of a product's error over the product's own,
-  // by what it computes; the square of what the layer adds to activations, or to their gradient, over that of
-  // the result; the square of its matrices' gradient.
+  // All are per layer; all but the last are means. The first three: the squared error of products over their
+  // square. Then, over the square of the result: the square of what the layer adds to activations, or to
+  // their gradient. The last: the square of the gradient of its matrices.
   enum class Figure : uint8_t {
     kForward,
     kInputGradient,
@@ -36,35 +36,35 @@ struct GemmErrors {
     double sum = 0;
     int64_t count = 0;
   };
-  base::GemmFormat format = base::GemmFormat::kAsComputed;  // that is asked about
+  base::GemmFormat format = base::GemmFormat::kAsComputed;  // the format that is measured
   std::vector<std::array<Sum, kFigures>> by_layer;
-  bool backward = false;  // whether inputs' gradients are being computed, not activations
+  bool backward = false;  // whether products are those of backward: input gradients, not activations
 
   void add(int64_t layer, Figure figure, double value);
-  // Of `part` and `whole`, their squares' quotient.
+  // Adds the quotient of the squares of `part` and `whole`.
   void add(int64_t layer, Figure figure, const at::Tensor& part, const at::Tensor& whole);
 };
 
-// Which adapters the rows of a pass take, where a model has those of several tuned models side by side
-// (generate/decoder.h): 1 where a column of narrow rows belongs to the row's own, else 0. K: all their ranks.
+// Adapters that an engine step's rows use, if a model has several tuned models' (generate/decoder.h): 1 if a
+// column of narrow rows belongs to the row's adapter, else 0. K: all adapters' ranks.
 struct AdapterMask {
-  at::Tensor chosen_TK;  // of all rows of the pass; undefined: every row takes all adapters
-  at::Tensor chosen_SK;  // of this TP rank's shard
+  at::Tensor chosen_TK;  // all rows of the engine step; undefined: every row takes all adapters
+  at::Tensor chosen_SK;  // this TP rank's shard of rows
 
-  // Drops from narrow rows what belongs to others' adapters.
+  // Zeroes in each narrow row the columns of adapters that the row does not use.
   void choose(at::Tensor& narrow_XK) const;
 };
 
 // How the products of a layer are computed.
 struct LowPrecision {
   base::GemmFormat format = base::GemmFormat::kAsComputed;
-  GemmErrors* errors = nullptr;  // borrowed, added to; null: nobody asks
+  GemmErrors* errors = nullptr;  // borrowed, added to; null: not measured
   int64_t layer = -1;
   const AdapterMask* rows = nullptr;  // borrowed; null: every row takes all adapters
 };
 
-// Row names: A, B the matrix's rows and columns on this rank, N the rows of it that an adapter is of, K its
-// rank.
+// Row names: A, B the matrix's rows and columns on this rank; N the matrix's rows that an adapter changes, K
+// the adapter's rank.
 struct Adapter {
   at::Tensor left_NK;
   at::Tensor right_KB;
@@ -72,14 +72,14 @@ struct Adapter {
   double factor = 0;
 };
 
-// A matrix, or its gradient, where undefined tensors are of what is not trained.
+// A matrix or its gradient. Gradients of frozen tensors are undefined.
 struct Matrix {
   at::Tensor w_AB;
   std::vector<Adapter> adapters;
-  LowPrecision low_precision = {};  // of products with w; those with adapters are as the run computes
+  LowPrecision low_precision = {};  // for products with w; those with adapters are in the run's type
 
   bool defined() const { return w_AB.defined(); }
-  // Of a gradient: whether any of it is wanted.
+  // For a gradient: whether any of its tensors is trained.
   bool wanted() const;
 };
 
@@ -90,8 +90,8 @@ at::Tensor times_transposed(const at::Tensor& x_TB, const Matrix& matrix);
 // base + x·w; base [T, B] stays as it is.
 at::Tensor add_times(const at::Tensor& base_TB, const at::Tensor& x_TA, const Matrix& matrix);
 
-// Of rows whose aᵀ·b is the gradient of w: what an adapter's factors make of them, so that its gradients need
-// no parameters any more. Undefined where they are not wanted.
+// Products of rows with an adapter's factors, so that the adapter's gradients need no parameters later; aᵀ·b
+// is the gradient of w. Undefined if these gradients are not wanted.
 struct AdapterRows {
   at::Tensor a_TK;  // factor · a·left
   at::Tensor b_TK;  // factor · b·rightᵀ
@@ -101,10 +101,10 @@ std::vector<AdapterRows> adapter_rows(const Matrix& matrix, const Matrix& gradie
 // The same where each TP rank has a shard of b's rows.
 std::vector<AdapterRows> adapter_rows(const Matrix& matrix, const Matrix& gradient, const at::Tensor& a_TA,
                                       const at::Tensor& b_SB, const TensorParallel& parallel);
-// Adds to what is wanted of `gradient`, that of w being aᵀ·b (ops::accumulate_weight_gradient).
+// Adds to the trained tensors of `gradient`; w's is aᵀ·b (ops::accumulate_weight_gradient).
 void accumulate_gradient(const Matrix& gradient, const std::vector<AdapterRows>& narrow,
                          const at::Tensor& a_TA, const at::Tensor& b_TB);
-// The same of a matrix that has no adapters; nothing where its gradient is undefined.
+// The same for a matrix without adapters; does nothing if its gradient is undefined.
 void accumulate_gradient(const at::Tensor& gradient_AB, const at::Tensor& a_TA, const at::Tensor& b_TB);
 
 }  // namespace sluice::layers

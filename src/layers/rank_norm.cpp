@@ -1,7 +1,7 @@
-// With r = (Σ x² ÷ w + eps)^-1/2 over the w columns of all ranks, n = x·r, y = w·n and g = w·dy:
+// Over the w columns of all ranks let r = (Σ x² ÷ w + eps)^-1/2, n = x·r, y = w·n and g = w·dy. Then
 //   dx = r·(g − n · Σ g·n ÷ w),    dw = Σ_R dy·n.
-// Of columns that m ranks have, each has m times the squares and a part of g; the parts add up, and so do
-// those of dx when each takes an m-th of the sum.
+// Columns that m ranks share count m times in the squares, and each rank has a part of their g. Parts of g
+// add up; so do those of dx if each rank takes an m-th of the sum Σ g·n.
 #include "layers/rank_norm.h"
 
 #include <ATen/TensorOperators.h>
@@ -42,7 +42,7 @@ at::Tensor RankNorm::backward(const at::Tensor& dy_RW, const at::Tensor& x_RW, c
   const at::Tensor scale_R1 = inverse_rms(x).unsqueeze(-1);
   const at::Tensor n = x * scale_R1, g = dy * (wide(weight_W) + offset);
   if (dweight_W.defined()) dweight_W.add_((dy * n).sum(0));
-  // `width` counts columns as often as ranks have them, which is the m-th that each takes.
+  // `width` counts a column once per rank that has it: the division is the m-th above.
   const at::Tensor mean_R1 = (summed((g * n).sum(-1)) / static_cast<double>(width)).unsqueeze(-1);
   return ((g - n * mean_R1) * scale_R1).to(x_RW.scalar_type());
 }

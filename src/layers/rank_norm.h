@@ -1,5 +1,5 @@
-// RMSNorm of rows whose columns are cut over the TP ranks: queries or keys of all heads (OLMo 2). On one
-// rank, and of rows that a rank has whole, it is ops::rms_norm.
+// RMSNorm of rows whose columns are cut over the TP ranks: queries or keys of all heads (OLMo 2). For rows
+// that a rank has whole, as with tp = 1, it is ops::rms_norm.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,18 +8,18 @@
 
 namespace sluice::layers {
 
-// Several ranks may have the same columns (key heads with more ranks than heads); each has a part of their
-// gradient: what its own queries give.
+// Several ranks may have the same columns (key heads if TP exceeds their number). Each has a part of these
+// columns' gradient: what its own queries give.
 struct RankNorm {
   TensorParallel parallel;
-  int64_t width = 0;  // of all ranks' columns together, those that several have counted as often
-  int64_t ranks = 1;  // that a row is cut over
+  int64_t width = 0;  // columns of all ranks together; a column on several ranks counts as often
+  int64_t ranks = 1;  // ranks over which a row is cut
   double eps = 0;
   double offset = 0;  // added to weights
 
-  // x [R, width ÷ ranks] and its weights, this rank's; collective with several ranks.
+  // x [R, width ÷ ranks] and its weights are this rank's. Collective over several ranks.
   at::Tensor forward(const at::Tensor& x_RW, const at::Tensor& weight_W) const;
-  // The gradient of x_RW, and that of the weights added, unless undefined.
+  // Returns the gradient of x_RW and adds that of the weights to dweight_W, unless this is undefined.
   at::Tensor backward(const at::Tensor& dy_RW, const at::Tensor& x_RW, const at::Tensor& weight_W,
                       const at::Tensor& dweight_W) const;
 

@@ -1,6 +1,6 @@
 // Row names: S rows of this TP rank's shard, T all rows of the micro-batch, A those that the lane works on
-// (head_exchange.h), X rows of margins; P pieces. Widths: H hidden; C this rank's, or lane's, queries, keys
-// and values, V its values, N its value heads, R a number or two of each, for its rate and its decay.
+// (head_exchange.h), X halo rows; P pieces. Widths: H hidden; C queries, keys and values of this rank or
+// lane, V its values, N its value heads, R its numbers for rates and decays.
 #include "layers/recurrent_block.h"
 
 #include <ATen/TensorOperators.h>
@@ -40,11 +40,11 @@ RecurrentWeights recurrent_weights(const OperationShards& shards) {
 
 struct RecurrentState final : MixerState {
   at::Tensor qkv_AC;     // before the convolution
-  at::Tensor narrow_TL;  // of GLA and KDA: what decays, and gates, are made from
+  at::Tensor narrow_TL;  // GLA and KDA: makes decays, and gates
   at::Tensor rate_AR;    // numbers of rates and decays
   at::Tensor gate_TV;
   at::Tensor out_TV;      // o
-  at::Tensor margin_XC;   // what other pieces have in margins; undefined: nothing
+  at::Tensor margin_XC;   // halo rows from other pieces; undefined: none
   at::Tensor begin_PHKD;  // states; undefined: zero
 
   std::vector<SavedRows> rows() override {
@@ -53,7 +53,7 @@ struct RecurrentState final : MixerState {
   std::vector<at::Tensor*> made_again() override { return {&qkv_AC, &narrow_TL, &rate_AR, &gate_TV}; }
 };
 
-// Of a convolution as it lies, what a lane computes with; and its gradients back.
+// The rows of a convolution, in the files' order, with which a lane computes; and their gradients back.
 at::Tensor taken(const at::Tensor& whole_CX, const std::vector<base::Interval>& rows) {
   std::vector<at::Tensor> parts;
   for (const base::Interval& each : rows) parts.push_back(whole_CX.narrow(0, each.begin, each.size()));
@@ -152,7 +152,7 @@ class RecurrentMixer final : public Mixer {
       all.push_back((rule_->heads_of(layout.recurrent_heads.lanes(), lane).*some)());
     return all;
   }
-  // Columns of this lane's rows as those of its head group's, and back; a column travels as a head.
+  // From this lane's rows to its head group's, and back; a column travels as a head does.
   at::Tensor to_attended_rows(const RowLayout& layout, const at::Tensor& x_TW, Columns some) const {
     if (!layout.recurrent_heads.exchanges()) return x_TW;
     return to_heads(*context_.lanes, layout.recurrent_heads, cut(layout, some), x_TW.unsqueeze(2)).squeeze(2);
@@ -178,10 +178,10 @@ class RecurrentMixer final : public Mixer {
   struct MixedGradient {
     at::Tensor dqkv_AC, drate_AR;
   };
-  // Takes the gradient of the recurrence's result to that of what its input was made of.
+  // Takes the gradient of the recurrence's result to the gradients of its operands.
   MixedGradient through_recurrence(const RowLayout& layout, const RecurrentState& saved,
                                    const at::Tensor& dout_AV, PartGradient& to) const;
-  // Takes gradients of what mix() made to those of what it was made of.
+  // Takes the gradients of mix()'s results to those of its operands.
   MixedGradient mix_backward(const RowLayout& layout, const RecurrentState& saved, const RecurrentMix& mixed,
                              ops::RecurrenceGradient gradient,
                              const ops::ShortConvolution& dconvolution) const;
@@ -191,7 +191,7 @@ class RecurrentMixer final : public Mixer {
   void add_convolution(const RowLayout& layout, const ops::ShortConvolution& dconvolution,
                        PartGradient& to) const;
 
-  // States and rows of margins of texts that go on; zeros of those that begin.
+  // States and halo rows of sequences that continue; zeros for new ones.
   void take_cached(const CachedRows& cached, RecurrentState& saved) const {
     const CachedStates& states = cached.cache->states_of(position_);
     const auto taken = [&](const at::Tensor& of_slots) {

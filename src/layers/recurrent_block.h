@@ -1,7 +1,7 @@
-// A recurrent layer where others have attention: x + W_out·(norm(o)∘silu(W_gate·n)), with n = norm(x) and o
-// what a recurrence (ops/recurrence.h) gives for queries, keys and values that a short convolution has mixed
-// with the rows before them, and for decays and rates that tokens choose (model/layer.h). Of Mamba-2
-// W_out takes norm((o + skip∘v)∘silu(W_gate·n)).
+// A recurrent layer in place of attention: x + W_out·(norm(o)∘silu(W_gate·n)) with n = norm(x). o is the
+// result of a recurrence (ops/recurrence.h). A short convolution mixes its queries, keys and values with the
+// rows before them; its decays and rates are computed from tokens (model/layer.h). For Mamba-2, W_out takes
+// norm((o + skip∘v)∘silu(W_gate·n)).
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace sluice::layers {
 
-// REQUIRES: a part with that mixer, which the result refers to.
+// REQUIRES: `part` has a recurrent mixer and outlives the result, which refers to it.
 std::unique_ptr<const Part> make_recurrent(const Site& site, const model::Part& part);
 
 }  // namespace sluice::layers

@@ -10,14 +10,14 @@
 
 namespace sluice::layers {
 
-// A recurrence's heads, and how its numbers and rows lie.
+// The heads of a recurrence, and the layout of its numbers and rows.
 struct RecurrentShape {
   const model::StateHeads& heads;
-  bool rated = false;   // of a value head's numbers a rate comes first
+  bool rated = false;   // a rate for each value head precedes the decays
   bool turned = false;  // rows of a convolution are values, keys, queries
 };
 
-// The heads of a TP rank that a lane works on, and where they stand among all the rank's.
+// The heads of a TP rank that one lane works on, and their place among all heads of the rank.
 class LaneHeads {
  public:
   LaneHeads(const RecurrentShape& shape, int tp, int lanes, int lane)
@@ -31,7 +31,7 @@ class LaneHeads {
   int64_t key_columns() const { return keys() * own_.key_width; }
   int64_t value_columns() const { return values() * own_.value_width; }
 
-  // Of columns [queries, keys, values], of [rates, decays], and of outputs.
+  // This lane's columns of [queries, keys, values], of [rates, decays], and of outputs.
   std::vector<base::Interval> qkv() const {
     const int64_t behind = all_.keys * own_.key_width;
     return {of_heads(part_.keys, own_.key_width, 0), of_heads(part_.keys, own_.key_width, behind),
@@ -41,11 +41,11 @@ class LaneHeads {
     if (!shape_.rated) return {decays()};
     return {of_heads(part_.queries, 1, 0), of_heads(part_.queries, decays_of_head(), all_.queries)};
   }
-  // How many of a value head's numbers are decays.
+  // How many decays a value head has.
   int64_t decays_of_head() const { return own_.numbers - (shape_.rated ? 1 : 0); }
   base::Interval decays() const { return of_heads(part_.queries, decays_of_head(), 0); }
   std::vector<base::Interval> outputs() const { return {of_heads(part_.queries, own_.value_width, 0)}; }
-  // Of a convolution's rows, which lie as files have them, those of queries, keys and values.
+  // This lane's queries, keys and values among a convolution's rows, which lie in the files' order.
   std::vector<base::Interval> convolution() const {
     if (!shape_.turned) return qkv();
     const int64_t values = all_.queries * own_.value_width, keys = all_.keys * own_.key_width;
@@ -54,7 +54,7 @@ class LaneHeads {
   }
   base::Interval value_heads() const { return part_.queries; }
 
-  // Whether each of the lane's key heads serves as many of its value heads; else which serves each of them.
+  // Whether each of the lane's key heads serves equally many value heads; else key_of_value() says which.
   bool even() const { return model::uniform_runs(all_, part_).size() == 1; }
   std::vector<int64_t> key_of_value() const {
     const int64_t shared = all_.queries / all_.keys;
@@ -71,7 +71,7 @@ class LaneHeads {
 
   RecurrentShape shape_;
   const model::StateHeads& own_;
-  model::HeadCounts all_;  // queries: of values
+  model::HeadCounts all_;  // queries: the value heads
   model::HeadPart part_;
 };
 

@@ -8,7 +8,7 @@
 namespace sluice::layers {
 namespace {
 
-// A vector over its Euclidean length, as published implementations round that off.
+// Divides by the Euclidean length, with eps inside the root as in published implementations.
 constexpr double kLengthEps = 1e-6;
 at::Tensor inverse_length(const at::Tensor& x_AGK) {
   return at::rsqrt(x_AGK.square().sum(-1, /*keepdim=*/true) + kLengthEps);

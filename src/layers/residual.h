@@ -1,8 +1,8 @@
-// How a part of a block takes its input from the rows that pass, normed or (where its norm stands behind it)
-// as they are, and how it joins them again: x + factor · (a·w + bias), or with a norm behind it
-// x + norm(a·w + bias) or norm(x + a·w + bias).
+// How a part of a block takes its input from the residual stream and joins its result to it. The input is
+// normed unless the norm stands behind the part. The result is x + factor · (a·w + bias). With a norm behind
+// the part it is x + norm(a·w + bias) or norm(x + a·w + bias).
 //
-// Row names: S rows of this TP rank's shard, T all rows; H hidden, A the width that w takes, cut over the TP
+// Row names: S rows of this TP rank's shard, T all rows. Widths: H hidden, A the input of w, cut over the TP
 // ranks.
 #pragma once
 
@@ -16,38 +16,38 @@
 namespace sluice::layers {
 
 struct PartInput {
-  at::Tensor y_SH;           // what the part works on
-  at::Tensor inverse_rms_S;  // of the norm; undefined without one
+  at::Tensor y_SH;           // input of the part
+  at::Tensor inverse_rms_S;  // by row; undefined without a norm
 };
 PartInput enter(const model::Part& part, const at::Tensor& x_SH, const NormVectors& norm);
 
-// The gradient of x_SH: through the part, plus dy_SH, which passes the part by. Adds the norm's to `dnorm`.
+// The gradient of x_SH: through the part, plus dy_SH along the residual. Adds the norm's to `dnorm`.
 struct PartInputGradient {
   at::Tensor dx_SH;
-  at::Tensor y_SH;  // again, for weight gradients
+  at::Tensor y_SH;  // recomputed, for weight gradients
 };
 PartInputGradient enter_backward(const model::Part& part, const at::Tensor& dinput_SH, const at::Tensor& x_SH,
                                  const NormVectors& norm, const at::Tensor& inverse_rms_S,
                                  const at::Tensor& dy_SH, const NormVectors& dnorm);
 
-// What a part's rows a pass on their way to those that pass: the matrix, a bias or none, and a norm behind it
-// or none; or the gradients of these.
+// The weights that join a part's rows `a` to the residual stream: a matrix, an optional bias and an optional
+// norm behind; or the gradients of these.
 struct Exit {
   Matrix w_AH;
   at::Tensor bias_H;
   NormVectors norm;
 };
 
-// The result, x_SH untouched. With a norm behind `product_SH`, where wanted, is left what the norm took,
-// which join_backward wants back.
+// Returns the sum and leaves x_SH unchanged. With a norm behind the part, stores the norm's input in
+// `product_SH` (null: not wanted) for join_backward.
 at::Tensor join(const LayerContext& context, const model::Part& part, const at::Tensor& x_SH,
                 const at::Tensor& a_TA, const Exit& exit, at::Tensor* product_SH = nullptr);
 
-// What the norm behind took, made again.
+// Recomputes the part's result, the input of the norm behind it.
 at::Tensor joined_product(const LayerContext& context, const at::Tensor& a_TA, const Exit& exit);
 
-// The gradient of a·w from that of the result (that of x is the same, or where the norm is of the sum this).
-// Adds those of norm and bias to `gradients`.
+// The gradient of a·w from that of the result. With a norm of the sum this is the gradient of x, too; else x
+// has dy_SH. Adds the gradients of norm and bias to `gradients`.
 at::Tensor join_backward(const model::Part& part, const at::Tensor& dy_SH, const Exit& exit,
                          const at::Tensor& product_SH, const Exit& gradients);
 

@@ -1,4 +1,4 @@
-// How positions turn the heads of queries and keys, and make queries grow.
+// Rotary positions turn the heads of queries and keys. Positions may also scale queries.
 //
 // Row names: T rows; N heads, D a head's width, Q all queries' widths.
 #pragma once
@@ -10,17 +10,17 @@
 
 namespace sluice::layers {
 
-// Of neighbours the firsts, then the seconds; and back. Of the last dimension.
+// Reorders the last dimension from pairs side by side to all firsts, then all seconds; and back.
 at::Tensor halves_of(const at::Tensor& neighbours);
 at::Tensor neighbours_of(const at::Tensor& halves);
 
-// Turns heads in place, or takes gradients of turned heads back. Neighbours are put apart where they turn,
-// the firsts before the seconds: scores are the same, as queries and keys both have it so. x_TND: see
-// ops::rotate.
+// Rotates heads in place, or gradients of rotated heads back. Pairs that lie side by side are reordered on
+// the way, firsts before seconds. Scores stay the same because queries and keys are both reordered. x_TND:
+// see ops::rotate.
 void turn_heads(const at::Tensor& x_TND, model::Turning turning, const ops::RotaryTable& table,
                 const at::Tensor& position_T, ops::Rotation rotation);
 
-// Multiplies queries, or their gradients, in place.
+// Scales queries, or their gradients, in place by the factor of their positions.
 void grow_queries(const at::Tensor& q_TQ, const model::QueryGrowth& growth, const at::Tensor& position_T);
 
 }  // namespace sluice::layers

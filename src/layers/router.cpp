@@ -78,11 +78,11 @@ at::Tensor router_logits(const at::Tensor& normed_SH, const at::Tensor& router_E
 
 namespace {
 
-// Of each of a row's choices, the softmax that weighs it. `visit(choice, share_SE, index_S1)`.
+// For each choice of a row: the softmax that weighs it. Calls visit(choice, share_SE, index_S1).
 template <typename Visit>
 void for_each_choice(double jitter, const at::Tensor& logit_SE, const at::Tensor& id_SK, Visit visit) {
   constexpr double kHidden = -std::numeric_limits<double>::infinity();
-  at::Tensor left_SE = logit_SE;  // without those that were chosen
+  at::Tensor left_SE = logit_SE;  // without experts that were chosen before
   for (int64_t choice = 0; choice < id_SK.size(1); ++choice) {
     const at::Tensor index_S1 = id_SK.narrow(1, choice, 1).to(at::kLong);
     const at::Tensor highest_S1 = logit_SE.gather(1, index_S1);
@@ -122,7 +122,7 @@ at::Tensor of_chosen(const at::Tensor& number_E, const at::Tensor& id_SK, const 
   return number_E.to(like.scalar_type()).index_select(0, id_SK.reshape(-1)).view(id_SK.sizes());
 }
 
-// By way of a matrix of all experts, whose sums have one order.
+// Adds through a matrix of all experts, whose sums have a fixed order.
 void add_of_chosen(const at::Tensor& to_E, const at::Tensor& number_SK, const at::Tensor& id_SK) {
   if (!to_E.defined()) return;
   const at::Tensor all_SE = at::zeros({id_SK.size(0), to_E.size(0)}, number_SK.options())

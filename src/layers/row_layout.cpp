@@ -14,7 +14,7 @@
 namespace sluice::layers {
 namespace {
 
-// A sequence's pieces that follow each other count as one.
+// Consecutive pieces of one sequence count as one.
 ops::PackedSequences packed(const std::vector<PieceSpan>& pieces, const at::Device& device) {
   std::vector<int64_t> lengths;
   int before = -1;
@@ -35,7 +35,7 @@ std::vector<int64_t> lengths_of(const std::vector<PieceSpan>& pieces) {
   return lengths;
 }
 
-// Pieces as attention by chunks of positions sees them, cut where a chunk ends; else as they are.
+// Pieces cut where a chunk ends, for attention by chunks of positions; else unchanged.
 std::vector<PieceSpan> in_chunks(const std::vector<PieceSpan>& pieces, const Reach& reach) {
   if (!reach.chunked) return pieces;
   std::vector<PieceSpan> cut;
@@ -58,7 +58,7 @@ RecurrentRows recurrent_rows_of(const RingSpans& ring, int64_t rows, const Reach
                         device);
 }
 
-// Of one lane, or of heads that nobody else attends with.
+// For one lane, or for heads that only this lane attends with.
 void attend_alone(const std::vector<PieceSpan>& pieces, const Reach& reach, const at::Device& device,
                   RowLayout& layout) {
   layout.attended = {packed(pieces, device), prefix_blocks(pieces), {}};
@@ -84,7 +84,7 @@ RowLayout rows_of(const std::vector<PieceSpan>& pieces, int tp, const at::Device
   return layout;
 }
 
-// Of the pieces of all lanes that share some of them.
+// Counts pieces on all lanes that share sequences with this one.
 SequenceRows sequence_rows(const LanePartSpans& micro_batch, const RowLayout& layout,
                            const at::Device& device) {
   const auto own = static_cast<size_t>(micro_batch.lane);
@@ -110,8 +110,8 @@ SequenceRows sequence_rows(const LanePartSpans& micro_batch, const RowLayout& la
 
 // The rows of a head group, sequence by sequence.
 struct GroupRows {
-  std::vector<PieceSpan> pieces;   // chunks that follow each other are one piece
-  std::vector<int64_t> wire_rows;  // where the rows lie when they lie lane after lane
+  std::vector<PieceSpan> pieces;   // consecutive chunks are one piece
+  std::vector<int64_t> wire_rows;  // places of the rows when rows lie lane after lane
 };
 
 bool is_shared(const PieceSpan& piece) { return piece.shared >= 0; }
@@ -124,8 +124,8 @@ std::vector<std::vector<PieceSpan>> shared_of(std::vector<std::vector<PieceSpan>
   return lanes;
 }
 
-// Chunks of lanes that stand side by side make coarser chunks of the same cutting. Behind them lie the lanes'
-// own sequences.
+// Chunks on neighbouring lanes join to coarser chunks of the same cutting. Unshared sequences of the lanes
+// lie behind them.
 GroupRows group_rows(std::span<const std::vector<PieceSpan>> lanes) {
   struct Placed {
     PieceSpan piece;
@@ -156,7 +156,7 @@ GroupRows group_rows(std::span<const std::vector<PieceSpan>> lanes) {
   return group;
 }
 
-// `lanes`: of the micro-batch, what they exchange.
+// `lanes`: the micro-batch's pieces that are exchanged.
 HeadsLayout heads_layout(const LanePartSpans& micro_batch, std::span<const std::vector<PieceSpan>> lanes,
                          const std::vector<int64_t>& wire_rows, const at::Device& device) {
   const int first = micro_batch.lane / micro_batch.head_lanes * micro_batch.head_lanes;
@@ -174,7 +174,7 @@ HeadsLayout heads_layout(const LanePartSpans& micro_batch, std::span<const std::
   return heads;
 }
 
-// The ring of the micro-batch's head groups, of which each lane meets those with its own heads.
+// The ring over the micro-batch's head groups: each lane meets those with the same heads.
 RingSpans ring_of_groups(const LanePartSpans& micro_batch, std::vector<std::vector<PieceSpan>> groups,
                          AttentionMask mask) {
   RingSpans ring{.lane = micro_batch.lane / micro_batch.head_lanes,
@@ -211,8 +211,8 @@ RowLayout row_layout(const std::vector<PieceSpan>& pieces, int tp, const at::Dev
 
 namespace {
 
-// The lanes of a micro-batch in groups that exchange heads: what each group has of these pieces, and how this
-// lane's exchanges them. Groups of one lane exchange nothing.
+// Lanes of a micro-batch in groups that exchange heads: the groups' pieces, and the exchange within this
+// lane's group. A group of one lane exchanges nothing.
 struct HeadGroups {
   HeadsLayout heads;
   RingSpans ring;
@@ -233,7 +233,7 @@ HeadGroups head_groups(const LanePartSpans& micro_batch, std::vector<std::vector
   return made;
 }
 
-// Of what a lane that exchanges heads has alone.
+// The layout of the unshared sequences of a lane that exchanges heads.
 std::shared_ptr<const RowLayout> own_layout(const std::vector<PieceSpan>& pieces, const Reach& reach,
                                             const at::Device& device) {
   std::vector<PieceSpan> own;
@@ -273,7 +273,7 @@ RowLayout cp_row_layout(const LanePartSpans& micro_batch, int tp, const at::Devi
   layout.attended = {packed(attending, device), prefix_blocks(attending),
                      row_transfers(ring, strategy::schedule_of(micro_batch.exchange, lanes, in_node))};
   if (reach.window == 0) return layout;
-  // Positions count, so pieces stand apart.
+  // Positions matter in a window, so pieces are not joined.
   RingSpans seen = ring;
   for (std::vector<PieceSpan>& pieces : seen.lanes) pieces = in_chunks(pieces, reach);
   const std::vector<PieceSpan>& own_seen = seen.lanes[static_cast<size_t>(seen.lane)];
@@ -285,14 +285,14 @@ RowLayout cp_row_layout(const LanePartSpans& micro_batch, int tp, const at::Devi
 
 namespace {
 
-// The first position that a piece's first row sees in a window; it sees furthest back.
+// The first position that a piece's first row sees; no later row sees further back.
 int64_t first_seen(int64_t begin, const Reach& reach) {
   return reach.chunked ? begin / reach.window * reach.window : begin + 1 - reach.window;
 }
-// Of a piece's rows those that may see what stands before it in a window.
+// The rows of a piece that may see earlier tokens through a window.
 base::Interval seeing_before(base::Interval queries, int64_t begin, const Reach& reach) {
   if (!reach.chunked) return queries;
-  const int64_t left = reach.window - begin % reach.window;  // of the first row's chunk
+  const int64_t left = reach.window - begin % reach.window;  // rows left in the first row's chunk
   return {queries.begin, std::min(queries.end, queries.begin + left)};
 }
 
@@ -301,7 +301,7 @@ struct Slot {
   bool goes_on = false;
 };
 
-// Where the states of whole pieces stay.
+// Adds the slots of states for whole pieces.
 void add_states(RowLayout& layout, const std::vector<PieceSpan>& pieces, const std::vector<Slot>& slots,
                 const Reach& reach, const at::Device& device) {
   std::vector<int64_t> of_text, goes_on;
@@ -358,7 +358,7 @@ RowLayout cached_row_layout(const std::vector<CachedPiece>& pieces, const KvCach
 
 namespace {
 
-// What a lane has of the pages of a pass's pieces.
+// A lane's KV blocks of an engine step's pieces.
 class LanePages {
  public:
   LanePages(const CacheLanes& lanes, int64_t window) : lanes_(lanes), window_(window) {}

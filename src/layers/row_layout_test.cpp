@@ -28,7 +28,7 @@ TEST(Layout, PiecesOfARingKeepTheirPositionsAndAttendToEachOther) {
   EXPECT_FALSE(layout.heads.exchanges());
 }
 
-// Ten tokens of one sequence and three of another over four lanes in two runs: chunks of neighbours make one.
+// Ten tokens of one sequence and three of another, on four lanes in two head groups: adjacent chunks join.
 TEST(Layout, RunsOfLanesHaveTheirSequencesInOrder) {
   const LanePartSpans micro_batch{.lane = 1,
                                   .head_lanes = 2,
@@ -49,7 +49,7 @@ TEST(Layout, RunsOfLanesHaveTheirSequencesInOrder) {
   EXPECT_TRUE(at::equal(layout.position_T, at::tensor({1, 7, 1}, at::kLong)));
 }
 
-// Four tokens over two lanes, and three that are the first lane's alone.
+// Four tokens over two lanes, and three tokens of the first lane's own.
 TEST(Layout, WhatALaneHasAloneLiesBehindWhatExchangesHeads) {
   LanePartSpans micro_batch{
       .lane = 0, .head_lanes = 2, .members = {4, 7}, .lanes = {{{1, 0, 5}, {1, 3, 5}, {3}}, {{2, 1, 5}}}};

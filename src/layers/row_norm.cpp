@@ -1,5 +1,5 @@
-// With c = x − mean(x), r = (mean(c²) + eps)^-1/2 and n = c·r, LayerNorm is w·n + b, and c's gradient is
-// RMSNorm's. Taking off the mean is a projection, so its gradient is the same: dx = dc − mean(dc).
+// With c = x − mean(x), r = (mean(c²) + eps)^-1/2 and n = c·r, LayerNorm is w·n + b, and c has the gradient
+// of RMSNorm. Subtracting the mean is a projection, so its backward is the same: dx = dc − mean(dc).
 #include "layers/row_norm.h"
 
 #include <ATen/TensorOperators.h>
@@ -27,7 +27,7 @@ NormInput input_of(const model::Norm& norm, const at::Tensor& x_TH, const at::Te
   return {x, layer ? widened(weight_H) : weight_H};
 }
 
-// LayerNorm's result: its biases, and the type that the rows had.
+// Completes LayerNorm: adds the bias and returns to the rows' type.
 at::Tensor finished(at::Tensor y_TH, const at::Tensor& bias_H, const at::Tensor& like) {
   if (bias_H.defined()) y_TH.add_(bias_H);
   return y_TH.to(like.scalar_type());

@@ -1,5 +1,5 @@
-// The norms of rows that a rank has whole: RMSNorm or LayerNorm, with weights and biases or without.
-// LayerNorm is RMSNorm of the rows less their mean.
+// Norms of rows that a rank has whole: RMSNorm or LayerNorm, with or without weights and biases. LayerNorm is
+// RMSNorm of the rows minus their mean.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,7 +10,7 @@
 
 namespace sluice::layers {
 
-// A norm's vectors, or their gradients. Undefined where the norm has none; gradients also where it is frozen.
+// A norm's vectors or their gradients. Undefined if the norm has none; gradients also if it is frozen.
 struct NormVectors {
   at::Tensor weight_H, bias_H;
 };

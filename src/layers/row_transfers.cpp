@@ -14,7 +14,7 @@ using ops::AttentionBlock;
 using strategy::RowSchedule;
 using Rows = RowTransfers::Rows;
 
-// A piece with its rows where it lies.
+// A piece and its rows on its lane.
 struct PlacedPiece {
   PieceSpan piece;
   base::Interval rows;
@@ -26,7 +26,7 @@ struct PlacedPiece {
 };
 using PlacedPieces = std::vector<PlacedPiece>;
 
-// All of a micro-batch.
+// All pieces of a micro-batch.
 PlacedPieces placed_pieces(const std::vector<PieceSpan>& pieces) {
   PlacedPieces placed;
   int64_t row = 0;
@@ -37,14 +37,14 @@ PlacedPieces placed_pieces(const std::vector<PieceSpan>& pieces) {
   return placed;
 }
 
-// The shared ones, where they lie in their micro-batch.
+// The shared pieces and their rows in their micro-batch.
 PlacedPieces shared_pieces(const std::vector<PieceSpan>& pieces) {
   PlacedPieces placed = placed_pieces(pieces);
   std::erase_if(placed, [](const PlacedPiece& piece) { return piece.piece.shared < 0; });
   return placed;
 }
 
-// And end to end.
+// The same pieces with rows numbered end to end.
 PlacedPieces block_of(PlacedPieces shared) {
   int64_t row = 0;
   for (PlacedPiece& piece : shared) {
@@ -66,7 +66,7 @@ std::vector<base::Interval> joined_rows(const PlacedPieces& pieces) {
   return rows;
 }
 
-// The keys that the piece sees, in its own sequence or in its prefix: they lie end to end.
+// The keys, end to end, that the piece sees in its own sequence or in its prefix.
 enum class Seen : uint8_t { kOwn, kPrefix };
 base::Interval seen_by(const PieceSpan& queries, const PlacedPieces& all, Seen what, AttentionMask mask) {
   base::Interval keys;
@@ -80,7 +80,7 @@ base::Interval seen_by(const PieceSpan& queries, const PlacedPieces& all, Seen w
   return keys;
 }
 
-// Queries that see the same keys are one block.
+// Consecutive queries that see the same keys become one block.
 void add_blocks(const PlacedPieces& queries, const PlacedPieces& keys, Seen what, AttentionMask mask,
                 std::vector<AttentionBlock>& blocks) {
   const size_t first = blocks.size();
@@ -97,7 +97,7 @@ void add_blocks(const PlacedPieces& queries, const PlacedPieces& keys, Seen what
   }
 }
 
-// The rows of one step of a schedule, as both ends have them.
+// Compiles a schedule to rows of one lane; both ends of a transfer get the same rows.
 class Compiler {
  public:
   Compiler(const RingSpans& ring, const RowSchedule& schedule) : ring_(ring), schedule_(schedule) {
@@ -113,7 +113,7 @@ class Compiler {
     const auto step = [&](int index) -> RowTransfers::Step& {
       return transfers.steps[static_cast<size_t>(index)];
     };
-    std::map<std::pair<Rows, int>, int> last;  // others' rows, and the step behind which they are done
+    std::map<std::pair<Rows, int>, int> last;  // others' rows, and their last step
     const auto needed = [&](Rows rows, int of, int in) {
       if (of != ring_.lane) last[{rows, of}] = std::max(last[{rows, of}], in);
     };
@@ -172,15 +172,15 @@ class Compiler {
   std::vector<PlacedPieces> shared_, blocks_;  // by lane
 };
 
-// How far a token sees.
+// A token's field of view.
 struct Visible {
-  int64_t width = 0;  // tokens before it, its own included
+  int64_t width = 0;  // tokens up to and including itself
   AttentionMask mask = AttentionMask::kCausal;
 
   int64_t behind() const { return mask == AttentionMask::kFull ? width - 1 : 0; }
 };
 
-// Of a piece's keys, those that some of the queries see.
+// The keys of a piece that some of the queries see.
 base::Interval seen_in_window(const PlacedPiece& keys, const PlacedPiece& queries, const Visible& window) {
   if (!queries.piece.sees(keys.piece)) return {};
   const base::Interval positions = queries.positions();
@@ -188,7 +188,7 @@ base::Interval seen_in_window(const PlacedPiece& keys, const PlacedPiece& querie
                          {positions.begin - window.width + 1, positions.end + window.behind()});
 }
 
-// And of a lane's queries those that see some of these keys, as a block of rows.
+// The block of these keys with the queries that see some of them.
 AttentionBlock block_in_window(const PlacedPiece& queries, base::Interval keys, base::Interval key_rows,
                                const Visible& window) {
   const base::Interval seeing =
@@ -197,13 +197,13 @@ AttentionBlock block_in_window(const PlacedPiece& queries, base::Interval keys, 
 }
 
 struct Sight {
-  std::vector<base::Interval> rows;  // of the lane that is seen, in order
+  std::vector<base::Interval> rows;  // rows of the lane that is seen, in order
   std::vector<AttentionBlock> blocks;
   int64_t count = 0;
 };
 
-// Rows that the pieces `seeing` see of another lane's pieces; rows that several of them see count once. One
-// before the keys sees their beginning, one behind them their end.
+// Rows of another lane's pieces that the pieces `seeing` see; rows that several of them see count once. A
+// piece before the keys sees their beginning (full attention), one behind them their end.
 Sight sight(const PlacedPieces& seeing, const PlacedPieces& seen, const Visible& window) {
   Sight sight;
   for (const PlacedPiece& keys : seen) {
@@ -226,7 +226,7 @@ Sight sight(const PlacedPieces& seeing, const PlacedPieces& seen, const Visible&
   return sight;
 }
 
-// Rows that pieces of one lane see of others of it, of pairs that `counts` of.
+// Blocks between pieces of one lane, for pairs (queries, keys) that `counts` accepts.
 template <typename Counts>
 std::vector<AttentionBlock> blocks_between(const PlacedPieces& own, const Visible& window,
                                            const Counts& counts) {
@@ -242,7 +242,7 @@ std::vector<AttentionBlock> blocks_between(const PlacedPieces& own, const Visibl
   return blocks;
 }
 
-// Whether some lane sees anything of the one so many lanes before it.
+// Whether any lane sees rows of the lane `behind` places before it.
 bool some_see(const std::vector<PlacedPieces>& pieces, size_t behind, const Visible& window) {
   for (size_t lane = 0; lane < pieces.size(); ++lane) {
     const PlacedPieces& other = pieces[(lane + pieces.size() - behind) % pieces.size()];
@@ -269,7 +269,7 @@ RowTransfers row_transfers(const RingSpans& ring, const RowSchedule& schedule) {
 
 RowTransfers window_row_transfers(const RingSpans& ring, int64_t width) {
   const Visible window{width, ring.mask};
-  std::vector<PlacedPieces> pieces;  // by lane, those of shared sequences
+  std::vector<PlacedPieces> pieces;  // by lane, pieces of shared sequences
   for (const std::vector<PieceSpan>& lane : ring.lanes) pieces.push_back(shared_pieces(lane));
   const PlacedPieces& own = pieces[static_cast<size_t>(ring.lane)];
   const auto lanes = static_cast<int>(pieces.size());
@@ -278,7 +278,7 @@ RowTransfers window_row_transfers(const RingSpans& ring, int64_t width) {
     if (some_see(pieces, static_cast<size_t>(lane), window)) behind.push_back(lane);
   }
   RowTransfers transfers = row_transfers(ring, strategy::direct_schedule(lanes, behind));
-  // Of what goes from lane to lane, what is seen.
+  // Restricts a transfer to the rows that are seen.
   const auto narrow = [&](RowTransfers::Transfer& transfer, int other) {
     Sight seen = transfer.own ? sight(pieces[static_cast<size_t>(other)], own, window)
                               : sight(own, pieces[static_cast<size_t>(transfer.of)], window);

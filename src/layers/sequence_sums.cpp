@@ -17,7 +17,7 @@ at::ScalarType wide_type(const at::Tensor& x) {
   return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-// [Q + 1, 1]: one over each sequence's tokens, 0 of inert rows.
+// [Q + 1, 1]: 1 over each sequence's tokens, 0 for inert rows.
 at::Tensor shares(const SequenceRows& sequences, const at::TensorOptions& like) {
   const auto count = static_cast<int64_t>(sequences.lengths.size());
   const at::Tensor host = ops::upload_buffer(count + 1, at::kDouble, like.device());
@@ -28,7 +28,7 @@ at::Tensor shares(const SequenceRows& sequences, const at::TensorOptions& like) 
   return ops::upload(host, like.device()).to(like).unsqueeze(1);
 }
 
-// Sums over the rows of all TP ranks, in their order, and over the lanes.
+// Sums over the rows of all TP ranks, in rank order, and then over lanes.
 at::Tensor over_ranks(const LayerContext& context, const SequenceRows& sequences, at::Tensor sums_QH) {
   if (context.parallel.tp > 1) sums_QH = context.parallel.all_gather_rows(sums_QH.unsqueeze(0)).sum(0);
   add_other_lanes(context.lanes, sequences, sums_QH);
@@ -54,7 +54,7 @@ void add_other_lanes(LaneChannel* lanes, const SequenceRows& sequences, const at
     parcels.push_back({theirs.back(), member, LaneChannel::Parcel::Way::kFrom});
   }
   lanes->exchange(parcels).wait(own.device());
-  // `own` may be the sums themselves, which nobody reads any more.
+  // `own` may alias the sums, which may change from here on.
   const at::Tensor sum = sums_QX.narrow(0, 0, sequences.shared);
   for (const at::Tensor& other : theirs) sum.add_(other);
 }

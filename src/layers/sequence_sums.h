@@ -1,4 +1,4 @@
-// Sums by sequence, of sequences that several lanes have pieces of, too.
+// Sums by sequence, including sequences with pieces on several lanes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,21 +8,21 @@
 
 namespace sluice::layers {
 
-// Adds what the other lanes have of the sequences that all have pieces of. `sums_QX`: by sequence, as
-// SequenceRows numbers them. All lanes that share sequences call it at once. REQUIRES: a channel where they
-// do.
+// Adds the other lanes' sums of shared sequences to `sums_QX`, whose rows are sequences numbered as in
+// SequenceRows. Collective over all lanes that share sequences. REQUIRES: `lanes` is not null if there are
+// shared sequences.
 void add_other_lanes(LaneChannel* lanes, const SequenceRows& sequences, const at::Tensor& sums_QX);
 
-// The mean of each sequence's rows, on every TP rank and lane that has some of them, in float or wider:
-// [Q + 1, H], inert rows' behind. `y_SH`: this TP rank's shard.
+// Means of sequences' rows, in float or wider: [Q + 1, H], the last for inert rows. All TP ranks and lanes
+// that have rows of a sequence get its mean. `y_SH`: this TP rank's shard.
 at::Tensor sequence_means(const LayerContext& context, const SequenceRows& sequences, const at::Tensor& y_SH);
 
-// The adjoint: the gradient of y_SH, from those of some sequences' means. `dmean_MH`: of these, on the TP
-// ranks and lanes that found them.
+// The adjoint: the gradient of y_SH from those of some sequences' means. `sequence_M`, `dmean_MH`: these
+// sequences and gradients, on the TP ranks and lanes that computed them.
 at::Tensor sequence_means_backward(const LayerContext& context, const SequenceRows& sequences,
                                    const at::Tensor& sequence_M, const at::Tensor& dmean_MH, int64_t rows);
 
-// The sequences of this TP rank's shard of so many rows.
+// The sequence of each row of this TP rank's shard, which has `rows` rows.
 at::Tensor sequences_of_shard(const LayerContext& context, const SequenceRows& sequences, int64_t rows);
 
 }  // namespace sluice::layers

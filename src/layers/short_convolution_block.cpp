@@ -1,5 +1,5 @@
 // Row names: S rows of this TP rank's shard, T all rows of the micro-batch, A those that the lane works on
-// (head_exchange.h), R with margins, X of margins; P pieces. Widths: C this rank's, or lane's, channels.
+// (head_exchange.h), R with halo rows, X halo rows; P pieces. Widths: C channels of this rank or lane.
 #include "layers/short_convolution_block.h"
 
 #include <ATen/TensorOperators.h>
@@ -33,8 +33,8 @@ ops::ShortConvolution convolution_of(const OperationShards& shards) {
 
 struct ShortConvolutionState final : MixerState {
   at::Tensor product_TX;  // b, c and v side by side
-  at::Tensor made_TC;     // what the convolution gave
-  at::Tensor margin_XC;   // what other pieces have in margins; undefined: nothing
+  at::Tensor made_TC;     // result of the convolution
+  at::Tensor margin_XC;   // halo rows from other pieces; undefined: none
 
   std::vector<SavedRows> rows() override { return {{product_TX}, {made_TC}, {margin_XC}}; }
   std::vector<at::Tensor*> made_again() override { return {&product_TX}; }
@@ -117,7 +117,7 @@ class ShortConvolutionMixer final : public Mixer {
       all.push_back(heads_of(layout.recurrent_heads.lanes(), lane).outputs());
     return all;
   }
-  // Columns of this lane's rows as those of its head group's, and back; a column travels as a head.
+  // From this lane's rows to its head group's, and back; a column travels as a head does.
   at::Tensor to_attended_rows(const RowLayout& layout, const at::Tensor& x_TC) const {
     if (!layout.recurrent_heads.exchanges()) return x_TC;
     return to_heads(*context_.lanes, layout.recurrent_heads, cut(layout), x_TC.unsqueeze(2)).squeeze(2);
@@ -144,7 +144,7 @@ class ShortConvolutionMixer final : public Mixer {
     return {some(all.w_CW), some(all.bias_C)};
   }
 
-  // The gradient of the rows that the convolution took; adds its own.
+  // The gradient of the convolution's input rows; adds the convolution's own gradients.
   at::Tensor through_convolution(const RowLayout& layout, const ShortConvolutionState& saved,
                                  const at::Tensor& dmade_AC, PartGradient& to) const {
     const ops::HaloRows& rows = layout.recurrent.rows;
@@ -174,7 +174,7 @@ class ShortConvolutionMixer final : public Mixer {
     to.made(kConvolution, whole_CW);
   }
 
-  // Rows of texts that go on; zeros of those that begin.
+  // Halo rows of sequences that continue; zeros for new ones.
   at::Tensor cached_margins(const CachedRows& cached) const {
     const at::Tensor none_P11 = cached.goes_on_P.eq(0).view({-1, 1, 1});
     return cached.cache->states_of(position_)

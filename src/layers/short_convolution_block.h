@@ -1,5 +1,5 @@
-// A layer where others have attention that mixes a few neighbouring rows alone (LFM2's): x +
-// W_out·(c∘conv(b∘v)), with b, c and v made from norm(x) by one product.
+// A layer that mixes a few neighbouring rows, in place of attention (LFM2): x + W_out·(c∘conv(b∘v)), with b,
+// c and v from norm(x) by one product.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace sluice::layers {
 
-// REQUIRES: a part with that mixer, which the result refers to.
+// REQUIRES: `part` has a short convolution mixer and outlives the result, which refers to it.
 std::unique_ptr<const Part> make_short_convolution(const Site& site, const model::Part& part);
 
 }  // namespace sluice::layers

@@ -1,4 +1,4 @@
-// Transfers of a rank that run beside what it computes.
+// Transfers of a rank that run beside its computation.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,7 +12,7 @@
 
 namespace sluice::layers {
 
-// A transfer under way. On a GPU it runs beside the current stream, which wait() puts behind it.
+// A transfer in flight. On a GPU it runs beside the current stream; wait() makes this stream wait for it.
 class Passing {
  public:
   Passing(comm::PendingPtr transfer, std::optional<c10::Event> done)
@@ -24,18 +24,18 @@ class Passing {
   std::optional<c10::Event> done_;
 };
 
-// A queue for transfers: on a GPU a stream of its own, from the first transfer on. Used by one thread at a
+// A queue for transfers: on a GPU a stream of its own, made with the first transfer. Used by one thread at a
 // time.
 class SideStream {
  public:
-  // What `issue` starts on `device` begins when all that the current stream has been given is done.
+  // Transfers that `issue` starts on `device` begin after all work that the current stream has been given.
   // `for_each_tensor` calls its argument with every tensor that the transfer reads or writes.
   using Visitor = std::function<void(const at::Tensor&)>;
   Passing run(const at::Device& device, const std::function<void(const Visitor&)>& for_each_tensor,
               const std::function<comm::PendingPtr()>& issue);
 
  private:
-  std::optional<c10::Stream> stream_;  // of a GPU
+  std::optional<c10::Stream> stream_;  // on GPUs
 };
 
 }  // namespace sluice::layers

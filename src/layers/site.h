@@ -1,4 +1,4 @@
-// Where in a model, and from which shards, an operation is made.
+// The place in a model, and the shards, from which an operation is made.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace sluice::layers {
 
-// Where an operation is made.
+// Borrowed arguments of an operation under construction.
 struct Site {
   const LayerContext& context;
   const model::ParameterTable& table;
@@ -17,7 +17,7 @@ struct Site {
   const FlatShards& weights;
   const FlatShards& gradients;
 
-  // Its operation's number among the blocks, -1 of the model's ends.
+  // The operation's number among the blocks; -1 for the model's ends.
   int64_t layer() const {
     const base::Interval blocks = table.program.blocks_in({position, position + 1});
     return blocks.empty() ? -1 : position - table.program.blocks().begin;

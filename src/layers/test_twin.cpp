@@ -52,7 +52,7 @@ Data random_data(const Case& c) {
 
 namespace {
 
-// Attention's values, or of a layer without attention those of none.
+// Attention's values, or defaults for a layer without attention.
 model::Attention attention_of(const model::Layer& layer) {
   const auto* const found = std::get_if<model::Attention>(&layer.parts.front().mixer);
   return found != nullptr ? *found : model::Attention();
@@ -83,7 +83,7 @@ at::Tensor part_of(const model::ParameterTable& table, int64_t position, const s
   return {};
 }
 
-// As the target of a matrix gives it, with or without a rank and an alpha of its own.
+// The scale of the adapter on a target matrix, with or without its own rank and alpha.
 double factor_of_adapter(const model::ParameterTable& table, int64_t position, const model::Parameter& like) {
   const std::vector<model::Parameter>& own = table.program.kind_at(position).parameters();
   const auto left = std::ranges::find_if(own, [&](const model::Parameter& p) {
@@ -92,7 +92,7 @@ double factor_of_adapter(const model::ParameterTable& table, int64_t position, c
   return model::adapter_factor(table.shape.lora, *left);
 }
 
-// What adapters add to a matrix of experts, expert by expert; 0 without any.
+// The sum of adapters for a matrix of experts, expert by expert; 0 without adapters.
 at::Tensor of_experts_adapters(const model::ParameterTable& table, int64_t position,
                                const std::vector<at::Tensor>& flats, const model::Parameter& matrix) {
   const model::Parameter left{.role = matrix.role, .factor = model::Factor::kLeft};
@@ -105,7 +105,7 @@ at::Tensor of_experts_adapters(const model::ParameterTable& table, int64_t posit
   return sum_EAB.reshape({matrix.rows, matrix.columns}) * factor_of_adapter(table, position, left);
 }
 
-// Factors of a product's results are as good as factors of its rows.
+// Factors of a product's results act as factors of the matrix's rows.
 void scale_groups(const model::Layer* layer, std::string_view role, std::vector<at::Tensor>& groups) {
   if (layer == nullptr) return;
   for (const model::Part& part : layer->parts) {
@@ -117,7 +117,7 @@ void scale_groups(const model::Layer* layer, std::string_view role, std::vector<
   }
 }
 
-// With what its adapters add, group of rows by group.
+// A stored matrix with its adapters added, group of rows by group.
 at::Tensor stored(const model::ParameterTable& table, int64_t position, const std::vector<at::Tensor>& flats,
                   std::string_view role) {
   const auto& parameters = table.program.kind_at(position).parameters();
@@ -153,7 +153,7 @@ TwinLayer twin_layer(const model::ParameterTable& table, const model::Shape& sha
   const auto vector = [&](std::string_view role) { return flat(whole(role)); };
   const at::Tensor qkv = whole("qkv"), bias = vector("qkv_bias"), gate_up = whole("gate_up");
   const int64_t q = shape.q_width(), kv = shape.kv_width(), ffn = shape.ffn_hidden;
-  const int64_t up = shape.mlp_gate ? ffn : 0;  // the first row of what goes up
+  const int64_t up = shape.mlp_gate ? ffn : 0;  // first row of `up`
   const auto part = [](const at::Tensor& all, int64_t begin, int64_t rows) {
     return all.defined() ? all.narrow(0, begin, rows) : all;
   };
@@ -248,7 +248,7 @@ at::Tensor twin_rotate_pairs(const model::Shape& shape, const at::Tensor& x) {
   return at::stack({a * c - b * s, b * c + a * s}, 3).flatten(2);
 }
 
-// As the layer turns them, if it does.
+// Rotated as the layer rotates heads, if it does.
 at::Tensor twin_turned(const model::Shape& shape, const at::Tensor& x, int64_t layer,
                        model::Turning turning) {
   if (!shape.block_type(layer).rotates) return x;
@@ -257,7 +257,7 @@ at::Tensor twin_turned(const model::Shape& shape, const at::Tensor& x, int64_t l
   return at::cat({twin_rotate_pairs(shape, x.narrow(2, 0, width)), x.narrow(2, width, x.size(2) - width)}, 2);
 }
 
-// Queries [heads, length, dimension] as they grow with their positions.
+// Queries [heads, length, dimension] times the factor of their positions.
 at::Tensor twin_grown(const model::QueryGrowth& growth, const at::Tensor& q) {
   const auto& [beta, positions, first] = growth;
   const at::Tensor eras =
@@ -274,7 +274,7 @@ at::Tensor twin_heads(const model::Shape& shape, const TwinLayer& w, const at::T
   const int64_t length = y.size(0);
   at::Tensor all = at::matmul(y, w_part.t());
   if (bias.defined()) all = all + bias;
-  // Of a gated head its queries come first.
+  // In a gated head, queries come first.
   const int64_t gated = 2 * shape.head_dim;
   if (all.size(1) == shape.heads * gated && shape.gated && !own.gates_apart)
     all = all.view({length, -1, gated}).narrow(2, 0, shape.head_dim).reshape({length, -1});
@@ -399,10 +399,10 @@ at::Tensor twin_activated(const model::Shape& shape, const at::Tensor& y, const 
 // Sums beside the loss.
 struct Terms {
   at::Tensor balance = at::zeros({}, at::kDouble);  // without its factor
-  at::Tensor counted = at::zeros({}, at::kDouble);  // whose gradients are what is counted in their place
+  at::Tensor counted = at::zeros({}, at::kDouble);  // its gradients are the counts
 };
 
-// All experts compute all rows; what a row has not chosen weighs 0. `scored`: what the router takes.
+// All experts compute all rows; experts that a row has not chosen weigh 0. `scored`: the router's input.
 at::Tensor twin_experts(const model::Shape& shape, const TwinLayer& w, const at::Tensor& y,
                         const at::Tensor& scored, Terms& terms) {
   const model::Experts& experts = shape.experts;
@@ -453,7 +453,7 @@ at::Tensor twin_experts(const model::Shape& shape, const TwinLayer& w, const at:
   return sum + (experts.shared_gate ? at::sigmoid(at::matmul(y, w.shared_gate.t())) * shared : shared);
 }
 
-// Of channels [T, C].
+// A convolution of channels [T, C].
 at::Tensor twin_convolved(const at::Tensor& x, const at::Tensor& weight,
                           const std::optional<at::Tensor>& bias) {
   const at::Tensor before = at::zeros({weight.size(1) - 1, x.size(1)}, x.options());
@@ -463,7 +463,7 @@ at::Tensor twin_convolved(const at::Tensor& x, const at::Tensor& weight,
   return mixed.squeeze(0).t();
 }
 
-// As they are where there is none.
+// Unchanged if there is no convolution.
 at::Tensor twin_convolution(const at::Tensor& x, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias) {
   return weight.defined() ? at::silu(twin_convolved(x, weight, bias)) : x;
@@ -483,7 +483,7 @@ at::Tensor twin_short_convolution(const model::ParameterTable& table, int64_t po
   return biased(at::matmul(parts[1] * mixed, whole("recurrent_out")), "recurrent_out_bias");
 }
 
-// One row at a time.
+// A recurrence, one row at a time.
 at::Tensor twin_recurrence(const model::ParameterTable& table, int64_t position,
                            const std::vector<at::Tensor>& flats, const at::Tensor& y) {
   const model::Recurrent& own = table.shape.recurrent;
@@ -532,7 +532,7 @@ at::Tensor twin_recurrence(const model::ParameterTable& table, int64_t position,
   return at::matmul(normed.flatten(1) * at::silu(gate), whole("recurrent_out"));
 }
 
-// Mamba-2's, likewise.
+// Mamba-2, likewise.
 at::Tensor twin_mamba(const model::ParameterTable& table, int64_t position,
                       const std::vector<at::Tensor>& flats, const at::Tensor& y) {
   const model::Recurrent& own = table.shape.recurrent;
@@ -567,7 +567,7 @@ at::Tensor twin_mamba(const model::ParameterTable& table, int64_t position,
   return at::matmul(normed.flatten(1) * whole("recurrent_head_norm").view(-1), whole("recurrent_out"));
 }
 
-// GLA's, likewise.
+// GLA, likewise.
 at::Tensor twin_gla(const model::ParameterTable& table, int64_t position,
                     const std::vector<at::Tensor>& flats, const at::Tensor& y) {
   const model::Recurrent& own = table.shape.recurrent;
@@ -595,7 +595,7 @@ at::Tensor twin_gla(const model::ParameterTable& table, int64_t position,
   return at::matmul(normed.flatten(1) * gate, whole("recurrent_out"));
 }
 
-// KDA's, likewise: a delta rule whose states decay by key channel.
+// KDA, likewise: a delta rule whose states decay by key channel.
 at::Tensor twin_kda(const model::ParameterTable& table, int64_t position,
                     const std::vector<at::Tensor>& flats, const at::Tensor& y) {
   const model::Recurrent& own = table.shape.recurrent;
@@ -628,7 +628,7 @@ at::Tensor twin_kda(const model::ParameterTable& table, int64_t position,
   return at::matmul(normed.flatten(1) * gate, whole("recurrent_out"));
 }
 
-// What a layer's first part adds.
+// The result of a layer's first part.
 at::Tensor twin_mixed(const model::ParameterTable& table, const model::Shape& shape, const TwinLayer& w,
                       int64_t layer, const std::vector<at::Tensor>& flats, const at::Tensor& y) {
   const int64_t position = table.program.blocks().begin + layer;

@@ -1,5 +1,5 @@
-// A small model, what goes through it, and an obvious twin: one sequence at a time, full attention matrices,
-// all experts on all rows, torch's autograd, no cuts.
+// A small model, its data, and an obvious twin: one sequence at a time, full attention matrices, all experts
+// on all rows, torch's autograd, no cuts.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,10 +21,10 @@ struct Case {
   double z_loss = 0.0;
   double moe_aux_loss_coeff = 0.0;
   Activations activations = Activations::kKeep;
-  double lse_error = 0.0;  // falsifies what a forward saved of attention
+  double lse_error = 0.0;  // error added to the saved log-sum-exp
   at::Device device = at::kCPU;
-  // Shapes by layer, for layers with a definition of their own (model::BlockType::own): without heads for an
-  // MLP alone, without an MLP for a mixer alone. Empty: all layers are as `shape` says.
+  // Shapes by layer, for layers with their own definition (model::BlockType::own): an MLP alone has no heads,
+  // a mixer alone no MLP. Empty: all layers have `shape`.
   std::vector<model::Shape> layers = {};
 
   const model::Shape& shape_of(int64_t layer) const {

@@ -100,7 +100,7 @@ inline void put_experts_beside_mlp(model::Shape& s) {
             s.hidden));
   });
 }
-// Of 12 channels a recurrent layer's rows are convolved, so many at once.
+// Recurrent layers become convolutions of 12 channels that are `rows` rows wide.
 inline void convolve(model::Shape& s, int64_t rows, model::ConvolutionBias bias) {
   s.recurrent = {.recurrence = model::Recurrence::kGla,
                  .key_heads = 12,
@@ -115,7 +115,7 @@ inline void convolve(model::Shape& s, int64_t rows, model::ConvolutionBias bias)
   });
 }
 
-// How heads turn and are normed, and queries grow.
+// Variations of head rotation, of head norms, and of query growth.
 inline const std::vector<Variation>& position_variations() {
   using model::Shape;
   static const std::vector<Variation> all = {
@@ -220,8 +220,8 @@ inline const std::vector<Variation>& part_variations() {
   return all;
 }
 
-// Norms of values, keys that are values, experts beside an MLP, and a number that a layer's result is
-// multiplied with.
+// Norms of values, keys that are also values, experts beside an MLP, and a scalar that multiplies a layer's
+// result.
 inline const std::vector<Variation>& value_variations() {
   using model::Shape;
   static const std::vector<Variation> all = {
@@ -257,8 +257,8 @@ inline const std::vector<Variation>& value_variations() {
   return all;
 }
 
-// Experts without gates or with norms behind them, and layers that a convolution or a recurrence without a
-// norm mixes.
+// Experts without gates or with norms behind them; layers that mix by a convolution, or by a recurrence
+// without norm.
 inline const std::vector<Variation>& layer_variations() {
   using model::Shape;
   static const std::vector<Variation> all = {

@@ -61,7 +61,7 @@ TokenDispatcher::TokenDispatcher(LaneChannel& channel, const DispatchedRows& row
                 base::text(own.id_TK.size(0), " rows travel in a group of ", rows.rows.size()));
   learn_routes(rows, own);
   take_seats();
-  std::vector<at::Tensor> visits_TL;  // by lane: whether a row visits a lane
+  std::vector<at::Tensor> visits_TL;  // by lane: which rows go to which lane
   const RunCounts counts = count_runs(rows, bound.run, own.id_TK, visits_TL);
   waves_ = dispatch_chunks_of(counts, bound.most);
   const auto way = [&](int from, int to) {
@@ -100,7 +100,7 @@ void TokenDispatcher::learn_routes(const DispatchedRows& rows, const Routes& own
   channel_.exchange(parcels).wait(own.id_TK.device());
 }
 
-// Each visit takes a seat of its expert's: the only one, or one as all lanes deal them alike.
+// Assigns an expert slot to each assignment: the expert's only one, or one dealt out alike on all lanes.
 void TokenDispatcher::take_seats() {
   const at::TensorOptions ids = routes_.front().id_TK.options();
   if (std::ssize(seats_) > experts_) {
@@ -118,8 +118,8 @@ void TokenDispatcher::take_seats() {
   }
 }
 
-// Of an expert with several the first visits, in the order of lanes and rows, have the first seat's. The host
-// learns counts for it.
+// Deals assignments to an expert's several slots: in the order of lanes and rows, the first ones go to the
+// first slot. The host reads counts for this.
 std::vector<at::Tensor> TokenDispatcher::dealt_seats() const {
   std::vector<at::Tensor> ids;
   std::vector<int64_t> of_lane;
@@ -148,8 +148,8 @@ std::vector<at::Tensor> TokenDispatcher::dealt_seats() const {
   return seats;
 }
 
-// The host learns all counts at once: of each lane's rows run by run, of all its visits, and of its own rows
-// by expert.
+// The host reads all counts at once: for each lane, rows by run and all assignments; and this lane's
+// assignments by expert.
 RunCounts TokenDispatcher::count_runs(const DispatchedRows& rows, int64_t run_rows,
                                       const at::Tensor& own_id_TK, std::vector<at::Tensor>& visits_TL) {
   const auto runs_of = [&](int64_t own) { return (own + run_rows - 1) / run_rows; };
@@ -188,7 +188,7 @@ int64_t TokenDispatcher::coming_rows(int64_t wave) const {
   return rows;
 }
 
-// Visits of other lanes' experts are sorted behind this one's.
+// Assignments to other lanes' experts are sorted behind this lane's.
 TokenDispatcher::ReceivedRows TokenDispatcher::coming_in(int64_t wave) const {
   std::vector<at::Tensor> ids, weights;
   for (int lane = 0; lane < lanes(); ++lane) {

@@ -1,14 +1,14 @@
-// Rows on their way to the experts that they visit and back, where lanes divide a layer's experts between
-// them.
+// Expert parallelism: rows travel to the lanes of the experts that they are assigned to, and results travel
+// back.
 //
-// All lanes of an expert group first learn all routes, a few bytes a visit. Then rows travel in waves: as
-// many of every lane's rows as keep all that comes to a lane, and all that one sends, within a bound,
-// whatever the routing. While a wave is computed the rows of the next one come and the sums of the one before
-// go home (the idea of COMET, Zhang et al., 2025, at the level of waves). A row goes to a lane once, however
-// many of its experts it visits; what those give it is summed there, in the order of experts, and at home in
-// that of lanes. No row is dropped or padded.
+// All lanes of an expert group first exchange all token-to-expert assignments, a few bytes each. Rows then
+// travel in dispatch chunks (`wave` in code). The rows that any lane sends or receives in a chunk stay within
+// a bound, whatever the routing. While a chunk is computed, the next one's rows arrive and the previous one's
+// sums return (the idea of COMET, Zhang et al., 2025, per chunk). A row goes to a lane once, however many of
+// its experts are there. Its results are summed there in the order of experts, and at home in the order of
+// lanes. No row is dropped or padded.
 //
-// Row names: T a lane's own rows, K experts of a row, N rows that come in a wave. L lanes of the group.
+// Row names: T a lane's own rows, K experts of a row, N rows that a chunk brings. L lanes of the group.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -27,13 +27,13 @@
 
 namespace sluice::layers {
 
-// Which experts rows visit, or of these which seats (model/expert_slots.h), int32, and how much each counts.
-// [T, K]
+// Token-to-expert assignments: int32 experts or, later, expert slots (model/expert_slots.h), and their
+// weights. [T, K]
 struct Routes {
   at::Tensor id_TK, weight_TK;
 };
 
-// How many rows of each run of a lane's rows visit which lane.
+// How many rows of each run of a lane's rows go to each lane.
 class RunCounts {
  public:
   RunCounts(int lanes, int64_t runs)
@@ -53,41 +53,41 @@ class RunCounts {
   std::vector<int64_t> counts_;
 };
 
-// Consecutive runs as few waves as may be in which no lane takes in or sends more than
-// `max_num_batched_tokens`, but for waves of one run.
+// Joins consecutive runs to as few dispatch chunks as possible in which no lane sends or receives more than
+// `most_rows`. A chunk of a single run may exceed this bound.
 std::vector<base::Interval> dispatch_chunks_of(const RunCounts& counts, int64_t most_rows);
 
 class TokenDispatcher {
  public:
-  // Of so many experts in all; `seats`: their experts, lane by lane. `own` are the routes of this lane's
-  // rows, of which there may be none. Exchanges routes.
+  // `experts`: number of experts in all. `seats`: the expert in each slot, lane by lane. `own`: assignments
+  // of this lane's rows, possibly none. Collective: exchanges assignments.
   TokenDispatcher(LaneChannel& channel, const DispatchedRows& rows, const ExpertLanes& place, int64_t experts,
                   std::span<const int> seats, const Routes& own, const model::DispatchChunkRows& bound);
 
-  // Rows that came: their visits of this lane's seats, numbered from 0, and their weights.
+  // Received rows: their assignments to this lane's expert slots, numbered from 0, and their weights.
   struct ReceivedRows {
     int64_t rows = 0;
     ops::ExpertAssignments assignments;
     at::Tensor weight_NK;
   };
-  // Takes what came, row by row in each tensor, to what goes back.
+  // Computes the rows to send back from those received, row by row in each tensor.
   using Compute = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& came_NX,
                                                         const ReceivedRows& coming)>;
-  // Sends the rows of `rows_TX` through all experts that they visit and adds what comes back to those of
-  // `sums_TX`, in whose types and widths it comes.
+  // Sends `rows_TX` through all experts that the rows are assigned to and adds the results to `sums_TX`.
+  // Results travel in the types and widths of `sums_TX`.
   void dispatch_and_combine(const std::vector<at::Tensor>& rows_TX, const std::vector<at::Tensor>& sums_TX,
                             const Compute& compute) const;
 
-  // Visits of the busiest lane over those of the mean one; 1 where nobody has rows.
+  // Assignments of the busiest lane over the mean lane's; 1 if no lane has rows.
   double load_imbalance() const { return busiest_; }
   int64_t dispatch_chunks() const { return std::ssize(waves_); }
-  // By expert, of this lane's rows.
+  // Assignments of this lane's rows, by expert.
   const std::vector<int64_t>& assignments() const { return visits_; }
   int64_t own_expert_slots() const { return std::ssize(seats_) / lanes(); }
 
  private:
   using Parcels = std::vector<LaneChannel::Parcel>;
-  // What one lane sends another: which of its rows, ascending, and where each wave's begin in these.
+  // Rows from one lane to another: their ascending numbers, and where each chunk begins in these.
   struct Way {
     at::Tensor row_R;
     std::vector<int64_t> begins;
@@ -110,7 +110,7 @@ class TokenDispatcher {
   ReceivedRows coming_in(int64_t wave) const;
   std::vector<at::Tensor> set_out(int64_t wave, const std::vector<at::Tensor>& rows_TX,
                                   Parcels& parcels) const;
-  // By lane, then tensor.
+  // By lane, then by tensor.
   std::vector<std::vector<at::Tensor>> send_home(int64_t wave, const std::vector<at::Tensor>& made_NX,
                                                  const std::vector<at::Tensor>& sums_TX,
                                                  Parcels& parcels) const;
@@ -124,9 +124,9 @@ class TokenDispatcher {
   std::vector<int> seats_;
   std::vector<int64_t> visits_;
   double busiest_ = 1;
-  std::vector<Routes> routes_;  // by lane; of seats, once these are taken
+  std::vector<Routes> routes_;  // by lane; hold expert slots after take_seats()
   std::vector<base::Interval> waves_;
-  std::vector<Way> coming_, going_;  // by the other lane, this one among them
+  std::vector<Way> coming_, going_;  // by the other lane, this one included
 };
 
 }  // namespace sluice::layers

@@ -1,5 +1,5 @@
-// Rows that travel to experts and back, on real threads over the fake transport: sums of all visits whatever
-// the routing, within the bound of a wave.
+// Rows travel to experts and back, on real threads over the fake transport. The sums of all assignments are
+// right whatever the routing, and a dispatch chunk keeps its bound.
 #include "layers/token_dispatcher.h"
 
 #include <ATen/ATen.h>
@@ -26,7 +26,7 @@ struct TravelCase {
   int64_t per_token = 3;
   Routing routing = Routing::kRandom;
   model::DispatchChunkRows bound{3, 12};
-  std::vector<int> placed = {};  // by seat; none: even parts
+  std::vector<int> placed = {};  // expert by slot; empty: even parts
 
   std::vector<int> seats() const { return placed.empty() ? model::even_expert_slots(experts) : placed; }
   int lanes() const { return static_cast<int>(rows.size()); }
@@ -53,7 +53,7 @@ Routes routes_of(const TravelCase& c, int lane) {
 // Expert e gives (e + 1)·x.
 struct Travelled {
   at::Tensor sum_TH;
-  at::Tensor visits_TK;  // how often each came: once
+  at::Tensor visits_TK;  // how often assignments of each row were computed: once
   int64_t waves = 0;
   int64_t most_rows = 0;
   double busiest = 0;
@@ -146,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(
         TravelCase{.rows = {17, 23, 5}, .experts = 12, .routing = Routing::kNeighbours, .bound = {4, 12}},
         TravelCase{.rows = {9, 9, 9, 9, 9, 9, 9, 9}, .per_token = 8, .bound = {1, 8}},
         TravelCase{.rows = {33, 2}, .per_token = 1, .bound = {128, 1024}}, TravelCase{.rows = {0, 0}},
-        // Seats in another order, and several for some, for those that all rows visit on every lane.
+        // Expert slots in another order; and several for some experts, which all rows of every lane choose.
         TravelCase{.rows = {20, 0, 7, 1}, .placed = {3, 6, 0, 7, 1, 4, 2, 5}},
         TravelCase{.rows = {20, 9, 7, 1}, .placed = {0, 3, 6, 0, 1, 7, 1, 4, 7, 2, 3, 5}},
         TravelCase{.rows = {0, 0, 31, 0}, .placed = {0, 3, 6, 0, 1, 7, 1, 4, 7, 2, 3, 5}},
@@ -155,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(
                    .placed = {0, 1, 2, 3, 4, 0, 1, 2, 4, 5, 0, 1, 2, 5, 6, 0, 1, 2, 6, 7}}),
     [](const auto& info) { return base::text("Case", info.index); });
 
-// Wave by wave as many runs as fit; a run alone always travels.
+// A chunk takes as many runs as fit; a run alone always travels.
 TEST(Waves, AreAsFewAsMayBe) {
   RunCounts counts(2, 4);
   for (int64_t run = 0; run < 4; ++run) counts.at(run, 0, 1) = 3;
@@ -163,7 +163,7 @@ TEST(Waves, AreAsFewAsMayBe) {
   EXPECT_EQ(dispatch_chunks_of(counts, 12), (Waves{{0, 4}}));
   EXPECT_EQ(dispatch_chunks_of(counts, 6), (Waves{{0, 2}, {2, 4}}));
   EXPECT_EQ(dispatch_chunks_of(counts, 2), (Waves{{0, 1}, {1, 2}, {2, 3}, {3, 4}}));
-  counts.at(1, 1, 1) = 4;  // what stays on its lane is computed there, too
+  counts.at(1, 1, 1) = 4;  // rows that stay on their lane count, too
   EXPECT_EQ(dispatch_chunks_of(counts, 9), (Waves{{0, 1}, {1, 2}, {2, 4}}));
   EXPECT_EQ(dispatch_chunks_of(counts, 10), (Waves{{0, 2}, {2, 4}}));
   EXPECT_TRUE(dispatch_chunks_of(RunCounts(2, 0), 5).empty());
