@@ -1,5 +1,5 @@
-// Steps of several acts, each with part of the batch under a plan of its own, as HotSPa trains (Ge et al., 2024): gradients,
-// norms and parameters are those of the whole batch on one rank.
+// Steps of several acts, each with part of the batch under its own plan, as HotSPa trains (Ge et al., 2024).
+// Gradients, norms and parameters equal those of the whole batch on one rank.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,5 +1,5 @@
-// Sequences with branches: the same run under any strategy, whatever becomes of activations, in the memory
-// that was said.
+// Sequences with branches: runs are the same under any strategy and memory policy, and take the predicted
+// memory.
 #include <gtest/gtest.h>
 
 #include "runtime/test_equivalence.h"

@@ -1,5 +1,5 @@
-// What a step asks of CUDA: no memory once the first steps have had theirs, and the GPU to be waited for only
-// where the step's design says so. CUPTI, which libtorch brings along, counts the calls.
+// CUDA calls of a step: it allocates no memory after the first steps, and waits for the GPU only where the
+// step's design says so. CUPTI, which libtorch includes, counts the calls.
 #include <gtest/gtest.h>
 
 #ifdef SLUICE_CUDA

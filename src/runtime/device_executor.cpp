@@ -88,9 +88,9 @@ class DeviceExecutor::Streams {
   }
 
  private:
-  // Memory that a transfer frees (an offloaded activation) can be given to the next cells only when the
-  // device has come that far, so the calling thread, which allocates as it issues, must not run far ahead of
-  // it.
+  // A transfer frees memory (an offloaded activation) for the next cells only when the device has
+  // come that far. The calling thread allocates as it issues, so it must not run far ahead of the
+  // device.
   void bound_compute_ahead(int position) {
     if (compute_ahead_.size() == kMostComputeAhead) {
       wait_for_work([&] { end(compute_ahead_.front()).synchronize(); });

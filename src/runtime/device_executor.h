@@ -1,5 +1,5 @@
-// Runs one rank's part of a step graph on a device with streams: the calling thread issues every node in
-// ascending seq, each on the stream of its graph::Stream, and the device waits for dependencies by events.
+// Runs one rank's part of a step graph on a device with streams. The calling thread issues every node in
+// ascending seq on the stream of its graph::Stream; events make the device wait for dependencies.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -12,12 +12,12 @@
 
 namespace sluice::runtime {
 
-// A NodeRunner's run() is called with the node's stream current and must issue its work there; it may block
-// the host (scalars, host-staged transfers), which delays nothing that comes earlier in seq. A tensor that
-// was allocated on one stream and is used on another has to be told so (Tensor::record_stream) before its
-// last reference goes: the allocator reuses memory in the order of the stream that it was allocated on.
+// A NodeRunner's run() is called with the node's stream current and must issue its work there. It may block
+// the host (scalars, host-staged transfers): that delays only nodes later in seq. Call
+// Tensor::record_stream() on a tensor used outside the stream that allocated it, before its last reference
+// goes: the allocator reuses memory in the order of the allocating stream.
 //
-// Work issued on the caller's stream before run() is done before the step begins; when run() returns, the
+// Work issued on the caller's stream before run() is done before the step begins. When run() returns, the
 // step's work is done. Measurements are the device's: a node begins when its stream has reached it and its
 // dependencies are done.
 class DeviceExecutor final : public Executor {
@@ -25,13 +25,13 @@ class DeviceExecutor final : public Executor {
   struct Options {
     c10::Device device;                                  // any but the host: streams and events are c10's
     std::function<void(std::exception_ptr)> on_failure;  // as HostExecutor's
-    NodeWatch* watch = nullptr;  // is told when nodes are issued, and of the wait behind
+    NodeWatch* watch = nullptr;  // receives the issue of each node, then the wait for the step
   };
   explicit DeviceExecutor(Options options);
   ~DeviceExecutor() override;
 
-  // Unlike HostExecutor, does not wait for other streams when a node throws: they may wait for ever for what
-  // that node would have sent.
+  // Unlike HostExecutor, does not wait for other streams when a node throws: they may wait for ever for data
+  // of that node.
   StepTiming run(const graph::StepGraph& graph, int rank, NodeRunner& runner) override;
 
  private:

@@ -17,8 +17,8 @@ using strategy::PullCodec;
 
 namespace {
 
-// visit(numbers [begin, end)), part after part: so many whole groups as are worked on at once, in wider
-// numbers that take little memory.
+// Calls visit(numbers [begin, end)) part after part. A part is as many whole groups as are processed at once,
+// so that wider copies of them take little memory.
 template <typename Visit>
 void for_each_part_of(int64_t numbers, const at::Device& device, const Visit& visit) {
   const int64_t at_once = int64_t{1} << (device.is_cpu() ? 16 : 22);
@@ -30,26 +30,26 @@ at::Tensor in(const at::Tensor& x_N, base::Interval some) { return x_N.narrow(0,
 
 double largest(PullCodec codec) { return codec == PullCodec::kInt8Difference ? 127 : 7; }
 
-// Products and sums one by one, on whichever rank: the same bits everywhere.
+// Multiplies and adds one by one, in the same order on every rank: the same bits everywhere.
 void add_products(const at::Tensor& codes_N, const at::Tensor& factor_N, const at::Tensor& copy_N,
                   at::ScalarType wide) {
   const at::Tensor difference_N = codes_N.to(wide).mul_(factor_N.to(wide));
   copy_N.copy_(copy_N.to(wide).add_(difference_N));
 }
 
-// What differences are worked out in: float of narrower copies.
+// The dtype in which differences are computed: float for narrower copies.
 at::ScalarType wide_type(const at::Tensor& copy) {
   return copy.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-// Of numbers that begin with a group, each one's factor.
+// The group factor of each of these numbers, which begin with a group.
 at::Tensor of_groups(const at::Tensor& factor_G, base::Interval numbers) {
   const at::Tensor own_G =
       in(factor_G, {numbers.begin / kCodecGroup, strategy::codec_groups(numbers.end)}).unsqueeze(1);
   return own_G.expand({own_G.size(0), kCodecGroup}).reshape({-1}).narrow(0, 0, numbers.size());
 }
 
-// Of a part that begins with a group: its codes and its groups' factors.
+// Makes the codes and the groups' factors of a part that begins with a group.
 void quantise(PullCodec codec, const at::Tensor& difference_N, const CodedNumbers& made) {
   const int64_t numbers = made.codes.numel(), groups = made.factors.numel();
   const at::Tensor difference_GC = difference_N.view({groups, kCodecGroup});
@@ -111,7 +111,7 @@ void add_differences(const CodedNumbers& came, const base::IntervalSet& shard, c
     const at::Tensor factor_G =
         came.factors.narrow(0, groups.offset_of(first), strategy::codec_groups(some.end) - first);
     for_each_part_of(skipped + some.size(), copy_N.device(), [&](base::Interval part) {
-      const int64_t before = part.begin == 0 ? skipped : 0;  // of the first group, numbers of others
+      const int64_t before = part.begin == 0 ? skipped : 0;  // in the first group, before the part
       const base::Interval own{element + part.begin + before - skipped, element + part.end - skipped};
       add_products(in(came.codes, own), of_groups(factor_G, part).narrow(0, before, own.size()),
                    in(copy_N, own), wide);

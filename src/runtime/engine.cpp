@@ -17,7 +17,7 @@ namespace sluice::runtime {
 
 namespace {
 
-// Of a step that has begun then.
+// Moves of the step that began at `begin`.
 std::vector<graph::FsdpMove> moves_since(std::chrono::steady_clock::time_point begin,
                                          const GatheredParameters& gathered) {
   const auto since = [&](std::chrono::steady_clock::time_point time) {
@@ -29,7 +29,7 @@ std::vector<graph::FsdpMove> moves_since(std::chrono::steady_clock::time_point b
   return moves;
 }
 
-// Behind tables over positions lies memory of others.
+// Rows beyond a position table would read foreign memory.
 void require_positions(const strategy::StepPlan& plan, int64_t positions) {
   for (const strategy::Sequence& sequence : plan.sequences) {
     const int64_t behind = sequence.branches.empty() ? 0 : std::ranges::max(sequence.branches);
@@ -234,7 +234,7 @@ Engine::ModelPart Engine::hold(const strategy::Strategy& strategy,
 
 namespace {
 
-// What the step's nodes have summed and counted.
+// Takes over the sums and counts of the step's nodes.
 void take_sums(const StepRunner& runner, StepResult& result) {
   result.loss_sum = runner.scalars().loss_sum;
   result.notes = runner.scalars().notes;

@@ -80,7 +80,7 @@ TEST_F(EquivalenceOfExchanges, BalanceOfExpertsDoesNotKnowTheStrategy) {
   expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
 }
 
-// What is counted of a step is whole numbers, so not even their order matters.
+// A step's counts are whole numbers, so not even their order matters.
 TEST_F(EquivalenceOfExchanges, CountsOfExpertsDoNotKnowTheStrategy) {
   RunOptions options;
   options.shape.experts = {
@@ -142,8 +142,8 @@ TEST_F(EquivalenceOfExchanges, OneKeyHead) {
   expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
 }
 
-// Whatever a policy drops or moves is the same to the bit once it is back, and heads travel once more where
-// they are made again.
+// Activations that a policy drops or moves are the same to the bit when they are back. Recomputed heads are
+// exchanged once more.
 TEST_F(EquivalenceOfExchanges, MemoryPoliciesChangeNothingAtAll) {
   RunOptions options;
   options.world_size = 4;
@@ -251,7 +251,7 @@ void expect_predicted_peaks(const RunRecord& run) {
   }
 }
 
-// Of rings, heads and nested micro-batches on four lanes.
+// For rings, head exchange and nested micro-batches on four lanes.
 void expect_predicted_peaks_of_exchanges(RunOptions options) {
   options.world_size = 4;
   options.max_tokens = 192;
@@ -382,8 +382,8 @@ TEST_F(Equivalence, MoreTensorParallelRanksThanKeyValueHeads) {
   expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
 }
 
-// What families vary of a layer: biases and norms of queries and keys, norms behind parts, factors, layers
-// without rotary positions, windows, caps, sinks.
+// Layer features that differ between families: biases, norms of queries and keys, norms behind parts,
+// factors, layers without rotary positions, windows, caps, sinks.
 struct FamilyCase {
   std::string name;
   void (*apply)(model::Shape&);
@@ -407,7 +407,7 @@ const std::vector<FamilyCase>& families_of_own_layers() {
   return cases;
 }
 
-// What Gemma's generations have in common.
+// Features that Gemma's generations have in common.
 void gemma(model::Shape& s) {
   s.window = 5;
   s.block_types = {{.windowed = true}, {.windowed = true}, {}, {.windowed = true}};
@@ -455,7 +455,7 @@ const std::vector<FamilyCase>& families() {
       FamilyCase{"Gemma2",
                  [](Shape& s) {
                    gemma(s);
-                   // Of the size of fresh weights' scores and logits, so that they matter.
+                   // As large as the scores and logits of fresh weights, so that they matter.
                    s.score_cap = 0.01;
                    s.logit_cap = 0.2;
                  }},
@@ -600,8 +600,8 @@ const std::vector<FamilyCase>& hybrids() {
   return cases;
 }
 
-// Of latent attention the narrow rows go round, and lanes make others' keys and values of them; under
-// exchanged heads, and groups of them, keys and values do.
+// In latent attention the ring passes narrow rows, from which lanes make others' keys and values. Under head
+// exchange, and between head groups, keys and values travel.
 TEST(EquivalenceOfLatentRings, NarrowRowsGoRound) {
   RunOptions options;
   options.shape.latent = {.q_rank = 10, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};

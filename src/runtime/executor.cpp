@@ -18,7 +18,7 @@ int64_t now_ns() {
 
 }  // namespace
 
-// One step under way: which nodes are done, and when they ran.
+// One running step: which nodes are done, and when they ran.
 struct HostExecutor::Step {
   LocalProgram program;
   int64_t number;

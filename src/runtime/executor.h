@@ -1,9 +1,9 @@
 // Runs one rank's part of a step graph and measures every node.
 //
-// Host executor: each stream is a queue with a thread of its own; the calling thread is the compute stream.
-// A node starts when the nodes before it on its stream and its dependencies on this rank are done; what it
-// waits for on other ranks happens inside its communication. Streams run in ascending seq, so nothing can
-// deadlock (graph/verifier).
+// Host executor: each stream is a queue with a thread of its own; the calling thread is the compute stream. A
+// node starts when the nodes before it on its stream and its dependencies on this rank are done. Waiting for
+// other ranks happens inside its communication. Streams run in ascending seq, so they cannot deadlock
+// (graph/verifier).
 #pragma once
 
 #include <condition_variable>
@@ -21,14 +21,14 @@
 
 namespace sluice::runtime {
 
-// What a node does on this rank. run() is called from the thread of the node's stream.
+// Does a node's work on this rank. run() is called from the thread of the node's stream.
 class NodeRunner {
  public:
   virtual ~NodeRunner() = default;
   virtual void run(const graph::Node& node) = 0;
-  // What cells have waited for other ranks inside, since whenever; asked on the compute stream's thread.
+  // Total time that cells have waited inside for other ranks; called on the compute stream's thread.
   virtual int64_t waited_ns() const { return 0; }
-  // Whom the last node of another stream waited for longest; asked on that stream's thread. −1: nobody knows.
+  // Rank that the last node of another stream waited for longest; −1: unknown. On that stream's thread.
   virtual int awaited_rank(graph::Stream) const { return -1; }
 };
 
@@ -44,10 +44,10 @@ class Executor {
 class HostExecutor : public Executor {
  public:
   struct Options {
-    // Called at once, on the thread it happened on, when a node throws: other streams of this step may wait
-    // for ever for what that node would have sent, so whoever cannot afford to wait ends the process here.
+    // Called as soon as a node throws, on the node's thread. Other streams of this step may wait for ever for
+    // data of that node, so a caller that cannot afford to wait ends the process here.
     std::function<void(std::exception_ptr)> on_failure;
-    // Is told of every node's beginning and end; null: nobody watches. Outlives the executor.
+    // Receives every node's beginning and end; null: no watch. Outlives the executor.
     NodeWatch* watch = nullptr;
   };
   explicit HostExecutor(Options options);
@@ -62,7 +62,7 @@ class HostExecutor : public Executor {
   Options options_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  Step* step_ = nullptr;    // the step under way; guarded by mutex_
+  Step* step_ = nullptr;    // the current step; guarded by mutex_
   int64_t generation_ = 0;  // counts steps; guarded by mutex_
   bool stopping_ = false;
   std::vector<std::thread> threads_;

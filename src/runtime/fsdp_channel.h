@@ -1,4 +1,4 @@
-// One rank's way to the lanes that share its parameters: gathers and sums run beside what it computes.
+// One rank's channel to the lanes that share its parameters; transfers run beside computation.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,7 +13,7 @@
 
 namespace sluice::runtime {
 
-// Of one share group. Used by one thread at a time; all members issue the same operations in the same order.
+// One share group's. Used by one thread at a time; all members issue the same operations in the same order.
 class FsdpChannel {
  public:
   using Passing = layers::Passing;
@@ -23,8 +23,8 @@ class FsdpChannel {
   int members() const { return group_.size(); }
   int member() const { return group_.rank(); }
 
-  // Each of these members, this one among them, gives `own`; `whole` takes them in their order. Both are
-  // dense and stay untouched until wait().
+  // All-gather over the members `of`, this one among them: each gives `own`; `whole` takes them in their
+  // order. Both are dense and stay untouched until wait().
   Passing gather(const at::Tensor& own, const at::Tensor& whole, const std::vector<int>& of);
 
   // A dense tensor that goes to a member, or comes from one. Empty ones do not travel.
@@ -33,11 +33,11 @@ class FsdpChannel {
     int peer = 0;
     bool sent = false;
   };
-  // All at once; what one member sends another arrives in that order. They stay untouched until wait().
-  // Where a member has none, too.
+  // Exchanges all parcels at once; parcels between two members arrive in their order. They stay untouched
+  // until wait(). A member without parcels must call it, too.
   Passing exchange(const std::vector<Parcel>& parcels, const at::Device& device);
 
-  // Since it was made: what gathers received from others, and exchanges sent to them.
+  // Since construction: bytes that gathers received from others and that exchanges sent to others.
   int64_t moved_bytes() const { return moved_bytes_; }
 
  private:
@@ -48,7 +48,7 @@ class FsdpChannel {
   int64_t moved_bytes_ = 0;
 };
 
-// By their communicators, from step to step.
+// By communicator, kept from step to step.
 using FsdpChannels = std::map<comm::Communicator*, FsdpChannel>;
 
 }  // namespace sluice::runtime

@@ -45,7 +45,7 @@ bool GatheredParameters::contributes(const FsdpHolders& holders, int holder) con
   return std::any_of(first, first + holders.stride, [](char contributes) { return contributes != 0; });
 }
 
-// The parts of a gather lie end to end, so that the shard is what it begins with.
+// The parts of a gather lie end to end, so the shard is their beginning.
 at::Tensor GatheredParameters::parameters(int bucket) const {
   return parameters_.at(bucket).narrow(0, 0, holders_of(bucket).elements);
 }
@@ -91,7 +91,7 @@ int64_t GatheredParameters::coded_room(const FsdpHolders& holders) const {
   return room;
 }
 
-// What this member sends of a bucket.
+// The part of a bucket that this member sends.
 at::Tensor GatheredParameters::own_part(int bucket, const FsdpHolders& holders) {
   const ComputeShard& shard = traffic_.store.shard(bucket);
   if (options_.codecs.gather == Codec::kNone) return shard.sent;

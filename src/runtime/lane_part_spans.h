@@ -1,4 +1,4 @@
-// What a lane has of a micro-batch, as layers see it.
+// The spans of a lane's part of a micro-batch, for layers.
 #pragma once
 
 #include <vector>
@@ -8,9 +8,9 @@
 
 namespace sluice::runtime {
 
-// In the order of Unit::pieces_on. A prefix and each of its branches are sequences of their own. Where heads
-// are exchanged all of it is shared with the other lanes, in a ring what is no whole sequence. REQUIRES: the
-// micro-batch is of the plan and covers the lane.
+// In the order of Unit::pieces_on. A prefix and each of its branches are separate sequences. Under head
+// exchange all rows are shared with the other lanes; in a ring only sequences that are cut. REQUIRES: the
+// micro-batch is in the plan and covers the lane.
 std::vector<layers::PieceSpan> lane_part_spans(const strategy::PipelineMicroBatch& micro_batch, int lane,
                                                const strategy::StepPlan& plan);
 

@@ -6,7 +6,7 @@
 
 namespace sluice::runtime {
 
-// No job is longer, so that a launch's blocks have about as much to do.
+// No job is longer, so that the blocks of a launch have about equal work.
 inline constexpr int64_t kJobBytes = int64_t{1} << 16;
 
 struct CopyJob {

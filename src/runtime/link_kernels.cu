@@ -50,7 +50,7 @@ __device__ void sum_words(const SumJob& job, const Element* const* terms) {
   constexpr int64_t kElements = sizeof(Word) / sizeof(Element);
   for (int64_t i = threadIdx.x * kElements; i < job.elements; i += kThreads * kElements) {
     Element sum[kElements] = {};
-    SLUICE_UNROLL_BY(4)  // so that the loads of several terms are under way at once
+    SLUICE_UNROLL_BY(4)  // so that the loads of several terms overlap
     for (int32_t term = 0; term < job.sources; ++term) {
       add<Element, Word>(sum, terms[term] + job.offset + i);
     }

@@ -11,12 +11,12 @@
 namespace sluice::runtime {
 
 // Issues on the current stream of the device. All lists lie in the device's memory and stay as they are until
-// the stream has passed. Jobs of a launch must not overlap each other.
+// the stream has passed the launch. Jobs of a launch must not overlap each other.
 class LinkLaunches {
  public:
   virtual ~LinkLaunches() = default;
   virtual void copies(const CopyJob* jobs, int64_t count) = 0;
-  // Sums of elements of this type, which `sources` points to.
+  // Sums of elements of type `dtype`, to which `sources` points.
   virtual void sums(const SumJob* jobs, int64_t count, const void* const* sources, comm::DType dtype) = 0;
 };
 

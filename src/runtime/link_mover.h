@@ -1,5 +1,5 @@
-// Moves slices between a rank's memories and the wire's buffers, and adds up what came: the lists of
-// link/wire.h, executed on the host or by a device.
+// Moves slices between a rank's memories and the wire's buffers, and sums received slices. Executes the lists
+// of link/wire.h on the host or on a device.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,8 +14,8 @@
 
 namespace sluice::runtime {
 
-// For pull compute copies of the owner slices and parameter shards, for push owner gradients and gradient
-// shards; all share one dtype and device. By bucket; undefined where the rank holds none.
+// Pull: compute copies of the owner slices, and parameter shards. Push: owner gradients, and gradient shards.
+// All share one dtype and device. By bucket; undefined if the rank holds none.
 struct LinkMemories {
   std::vector<at::Tensor> compute;
   std::vector<at::Tensor> owner;
@@ -56,8 +56,8 @@ class LinkMover {
 
 // For memories on `device`: the host or a GPU.
 std::unique_ptr<LinkMover> make_link_mover(const c10::Device& device);
-// The same for a device, whose launches are given. It keeps its lists in the device's memory from step to
-// step.
+// The same for a device, with its launches given. The mover keeps its lists in the device's memory from step
+// to step.
 std::unique_ptr<LinkMover> device_link_mover(const c10::Device& device,
                                              std::unique_ptr<LinkLaunches> launches);
 using MakeLinkMover = std::function<std::unique_ptr<LinkMover>(const c10::Device&)>;

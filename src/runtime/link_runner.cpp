@@ -17,7 +17,7 @@ namespace sluice::runtime {
 
 namespace {
 
-// Of what a rank pulls, what it does not push.
+// Elements that a rank pulls but does not push.
 int64_t frozen_elements(const model::ParameterTable& table, const graph::LinkPlan& plan, int rank) {
   const link::OwnerLayout owners{plan.world_size};
   int64_t elements = 0;
@@ -29,8 +29,8 @@ int64_t frozen_elements(const model::ParameterTable& table, const graph::LinkPla
   return elements;
 }
 
-// What travels in a piece of a rank's slice of a bucket: whole groups of numbers that are coded together.
-// Small buckets travel in the first piece.
+// The part of a rank's slice of a bucket that travels in a piece: whole coding groups. Small buckets travel
+// in the first piece.
 base::Interval owned_in_piece(base::Interval owned, int64_t bucket_size, int64_t pieces, int64_t piece) {
   if (bucket_size < strategy::kLeastDifferences) return piece == 0 ? owned : base::Interval{0, 0};
   const base::Interval groups = base::even_part(strategy::codec_groups(owned.size()), pieces, piece);
@@ -38,7 +38,7 @@ base::Interval owned_in_piece(base::Interval owned, int64_t bucket_size, int64_t
           std::min(owned.end, owned.begin + groups.end * strategy::kCodecGroup)};
 }
 
-// Cuts transfers so that each owner moves as much in every piece, and no rank waits for another.
+// Cuts transfers so that each owner moves equally much in every piece, and no rank waits for another.
 class Pieces {
  public:
   Pieces(const model::ParameterTable& table, int world_size, int64_t pieces)
@@ -49,7 +49,7 @@ class Pieces {
   }
 
  private:
-  // A transfer's elements have one owner, whoever passes them on.
+  // All elements of a transfer have one owner, whichever rank passes them on.
   std::vector<link::Transfer> part_of(const std::vector<link::Transfer>& transfers, int64_t piece) const {
     std::vector<link::Transfer> part;
     for (const link::Transfer& transfer : transfers) {
@@ -115,7 +115,7 @@ int64_t sum_of(const std::vector<int64_t>& counts) {
   return std::accumulate(counts.begin(), counts.end(), int64_t{0});
 }
 
-// What each peer's part of an exchange takes.
+// Bytes of each peer's part of an exchange.
 std::vector<int64_t> difference_bytes(const std::vector<int64_t>& codes, const std::vector<int64_t>& factors,
                                       const std::vector<int64_t>& exact, strategy::PullCodec codec,
                                       int64_t wide) {
@@ -289,7 +289,7 @@ void LinkRunner::run_coded(const link::WireLevel& level, const Memories& memorie
 
 namespace {
 
-// The three kinds of what a pull in differences moves, between one peer's part of their buffers and its
+// The three kinds of data that a pull in differences moves, between one peer's part of their buffers and its
 // bytes.
 struct DifferenceBuffers {
   at::Tensor codes, factors, exact;
@@ -326,7 +326,7 @@ void put_bytes(const at::Tensor& from, const at::Tensor& wire, int64_t& at) {
   at += size;
 }
 
-// Bytes may lie where no wider number can.
+// The bytes may be misaligned for wider numbers, so they are cloned first.
 void take_bytes(const at::Tensor& to, const at::Tensor& wire, int64_t& at) {
   const auto size = static_cast<int64_t>(to.nbytes());
   to.copy_(wire.narrow(0, at, size).clone().view(to.scalar_type()));
@@ -337,7 +337,7 @@ void take_bytes(const at::Tensor& to, const at::Tensor& wire, int64_t& at) {
 
 void LinkRunner::run(const link::DifferenceLevel& level, const DifferenceMemories& memories,
                      comm::DType dtype, strategy::PullCodec codec) {
-  constexpr comm::DType kSixteenBits = comm::DType::kBFloat16;  // which are copied as they are
+  constexpr comm::DType kSixteenBits = comm::DType::kBFloat16;  // copied unchanged
   const int64_t wide = comm::size_of(dtype);
   const c10::Device device = memories.exact.owner.front().device();
   const std::vector<int64_t> send_bytes = difference_bytes(

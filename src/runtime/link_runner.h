@@ -1,5 +1,5 @@
 // Executes pull and push of one rank: copies slices into the wire's buffer, exchanges them, copies them out
-// and sums. What goes where was decided in `link`; here are only buffers and the world's communicators.
+// and sums them. `link` decides where slices go; this file has only buffers and communicators.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,27 +16,27 @@
 
 namespace sluice::runtime {
 
-// The exchanges of one strategy for one rank, by link round and piece (graph::link_pieces). Made once a
-// strategy.
+// The exchanges of one strategy for one rank, by link round and piece (graph::link_pieces). Made once for
+// each strategy.
 struct LinkWires {
   std::vector<std::vector<link::RoundWire>> pull;
   std::vector<std::vector<link::RoundWire>> push;
-  std::vector<std::vector<link::RoundDifference>> differences;  // of pull, where it has some
+  std::vector<std::vector<link::RoundDifference>> differences;  // for pull, if it sends differences
   int64_t pulled_elements = 0;                                  // received by this rank in pull
   int64_t pushed_elements = 0;                                  // sent by this rank in push
 
-  // Bytes of these by codecs, elements taking so many as they are; `differs`: holders have the step's before.
+  // Bytes of these when coded; `wide`: of an uncoded element; `differs`: holders have the last step's copies.
   int64_t pulled_bytes(strategy::PullCodec codec, bool differs, int64_t wide) const;
   int64_t pushed_bytes(const strategy::LevelCodecs& codecs, int64_t wide) const;
 };
-// How parameters travel that holders have nothing of.
+// The codec of parameters that are sent whole because holders have no earlier copy.
 strategy::Codec whole_codec(strategy::PullCodec codec, int64_t wide);
 
-// Asserts that pull brings exactly the rank's shards less what it owns, and push takes as much home.
+// Asserts that pull brings exactly the rank's shards minus its own slices, and that push sends as much back.
 LinkWires link_wires(const model::ParameterTable& table, const graph::LinkPlan& plan, int rank,
                      bool differences = false);
 
-// By bucket, what a pull in differences moves between: codes, factors, and parameters that are not coded.
+// By bucket, the memories of a pull in differences: codes, factors, and parameters that are not coded.
 struct DifferenceMemories {
   LinkMemories codes;
   LinkMemories factors;
@@ -53,16 +53,16 @@ class LinkRunner {
   using Memories = LinkMemories;
   // Packs, exchanges and unpacks `level`.
   void run(const link::WireLevel& level, const Memories& memories, comm::DType dtype);
-  // The same with what travels coded; `seed` is another one for each of a step's exchanges, and step.
+  // The same with coded elements; `seed` must differ for each exchange of a step, and between steps.
   void run_coded(const link::WireLevel& level, const Memories& memories, comm::DType dtype,
                  strategy::Codec codec, uint64_t seed);
 
-  // A pull in differences; `dtype`: of what is not coded.
+  // A pull in differences; `dtype`: of elements that are not coded.
   void run(const link::DifferenceLevel& level, const DifferenceMemories& memories, comm::DType dtype,
            strategy::PullCodec codec);
 
-  // Enlarges buffers that are too small for a strategy's transfers on one level, `level` of link::RoundWire:
-  // a step then takes as much memory behind a step of another strategy as behind one of its own.
+  // Enlarges buffers that are too small for a strategy's transfers on one level, `level` of link::RoundWire.
+  // A step then takes the same memory whichever strategy the step before had.
   struct Codecs {
     strategy::PullCodec pull = strategy::PullCodec::kNone;
     strategy::Codec push = strategy::Codec::kNone;
@@ -70,7 +70,7 @@ class LinkRunner {
   void make_room(const LinkWires& wires, link::WireLevel link::RoundWire::*level, const Precision& precision,
                  const Codecs& codecs, c10::Device device);
 
-  // Of the buffers; release() lets go of them, before exchanges of other sizes.
+  // Size of the buffers; release() frees them, before exchanges of other sizes.
   int64_t bytes() const;
   void release();
 
@@ -82,12 +82,12 @@ class LinkRunner {
   std::unique_ptr<LinkMover> mover_;  // made for the device of the first run
   at::Tensor send_;                   // bytes
   at::Tensor receive_;                // bytes
-  at::Tensor wide_;                   // what is coded, or was
+  at::Tensor wide_;                   // elements before coding, or decoded
 };
 
-// What pull and push move in the step that `store` has open.
+// Memories for pull and push in the step that `store` has open.
 LinkRunner::Memories pull_memories(ParameterStore& store);
-// `came`: by bucket, what is coded of the rank's shards.
+// `came`: by bucket, the rank's coded differences for its shards.
 DifferenceMemories difference_memories(ParameterStore& store, const std::vector<CodedNumbers>& came);
 LinkRunner::Memories push_memories(ParameterStore& store);
 

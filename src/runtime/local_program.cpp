@@ -30,7 +30,7 @@ WaitCause cause_of(graph::NodeKind kind) {
 
 }  // namespace
 
-// When the last link round that `position` waits for was over, directly or through the scalars.
+// When the last link round ended that `position` waits for, directly or through the scalars.
 int64_t LocalProgram::link_ready_ns(const std::vector<Measurement>& measured, int position) const {
   int64_t ready_ns = 0;
   for (const int dependency : dependencies(position)) {
@@ -43,8 +43,8 @@ int64_t LocalProgram::link_ready_ns(const std::vector<Measurement>& measured, in
   return ready_ns;
 }
 
-// Of what a node of another stream waited for here, other nodes of that stream included: what ended last; −1:
-// nothing.
+// The dependency that ended last among those that a node of another stream waited for, its stream's nodes
+// included; −1: none.
 int LocalProgram::last_before(const std::vector<Measurement>& measured, int position) const {
   int last = -1;
   const auto consider = [&](int other) {
@@ -71,7 +71,7 @@ void LocalProgram::add_awaited(const std::vector<Measurement>& measured, int pos
   }
 }
 
-// What the compute stream waited before `position`, free since `free_ns`.
+// Adds the compute stream's stall before `position`; the stream was free since `free_ns`.
 void LocalProgram::add_stall(const std::vector<Measurement>& measured, int position, int64_t free_ns,
                              StepTiming& timing) const {
   int last = -1;

@@ -1,4 +1,4 @@
-// One rank's part of a step graph, by position in its program: what executors walk over and time.
+// One rank's part of a step graph, by position in its program: executors walk over it and time it.
 #pragma once
 
 #include <array>
@@ -19,14 +19,14 @@ class LocalProgram {
     return graph_.nodes[static_cast<size_t>(program_[static_cast<size_t>(position)])];
   }
   graph::Stream stream(int position) const { return graph::stream_of(node(position).kind); }
-  // Positions of the nodes on this rank that a node waits for; all before it.
+  // Positions of the nodes on this rank that a node waits for; all precede it.
   const std::vector<int>& dependencies(int position) const {
     return dependencies_[static_cast<size_t>(position)];
   }
   // Positions of the nodes of a stream, in order.
   const std::vector<int>& queue(graph::Stream stream) const { return queues_[static_cast<size_t>(stream)]; }
 
-  // Where the time of a step went, from when its nodes ran, by position.
+  // Splits the step's time by cause, from the times of its nodes by position.
   StepTiming timing(const std::vector<Measurement>& measured) const;
 
  private:

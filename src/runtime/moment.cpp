@@ -26,11 +26,11 @@ using strategy::codec_groups;
 using strategy::kCodecGroup;
 
 constexpr int kFloatMantissa = 23;
-// Of groups that come back as NaN. Those above the largest exponent that a float's inverse has are, too.
+// Exponents of groups that come back as NaN. So do groups above the largest exponent with a float inverse.
 constexpr uint32_t kNoNumbers = 255, kMostExponent = 253;
 
-// What codes say of magnitudes below 1. Those from `least` on are floats of so many bits of mantissa, below
-// it steps are as wide as just above. The largest is a step below 1.
+// Codes of magnitudes below 1. From `least` on they are floats with so many bits of mantissa. Below it steps
+// are as wide as just above. The largest is a step below 1.
 template <bool kSigned>
 struct Codes {
   static constexpr int kMantissa = 4;
@@ -41,7 +41,7 @@ struct Codes {
   static constexpr uint32_t kLeastBits = static_cast<uint32_t>(127 - kOctaves) << kFloatMantissa;
   static constexpr float kLeast = std::bit_cast<float>(kLeastBits);
 
-  // `random`: of as many bits as are cut off.
+  // `random`: as many bits as are cut off.
   [[gnu::always_inline]] static int32_t of(float magnitude, uint32_t random) {
     const bool small = magnitude < kLeast;
     const auto bits = std::bit_cast<uint32_t>(small ? magnitude + kLeast : magnitude);
@@ -52,19 +52,19 @@ struct Codes {
     const auto bits = (static_cast<uint32_t>(code - kSteps) << kCutBits) + kLeastBits;
     return code < kSteps ? static_cast<float>(code) * (kLeast / kSteps) : std::bit_cast<float>(bits);
   }
-  // What is added before bits are cut off.
+  // Added before bits are cut off: random, or one half.
   [[gnu::always_inline]] static uint32_t random(int64_t place, Seed seed) {
     return seed ? hashed(salted(place, *seed)) >> (32 - kCutBits) : 1U << (kCutBits - 1);
   }
 };
 
-// Of the least power of two above all magnitudes up to this.
+// The exponent of the least power of two above all magnitudes up to `largest`.
 [[gnu::always_inline]] inline uint32_t exponent_over(float largest) {
   const uint32_t exponent = (std::bit_cast<uint32_t>(largest) >> kFloatMantissa) + 1;
   return exponent > kMostExponent ? kNoNumbers : exponent;
 }
 
-// The inverse of the power of two; any where there are no numbers.
+// The inverse of the power of two; any number for a group without numbers.
 [[gnu::always_inline]] inline float inverse_of(uint32_t exponent) {
   return std::bit_cast<float>((254U - std::min(exponent, kMostExponent)) << kFloatMantissa);
 }

@@ -16,7 +16,7 @@ using Sign = Moment::Sign;
 
 constexpr int64_t kMoments = 1000;  // seven groups and a part of one
 
-// Of magnitudes from 1 down to 2^-octaves of it, times `largest`.
+// Magnitudes from `largest` down to largest · 2^-octaves.
 at::Tensor spread(Sign sign, double octaves, double largest, at::ScalarType type = at::kFloat) {
   at::manual_seed(3);
   const at::Tensor magnitude = at::rand({kMoments}, type).mul_(-octaves).exp2_().mul_(largest);
@@ -221,7 +221,7 @@ TEST(MomentsOf8Bits, RoundAlikeWhereExpertsGetOneToken) {
   }
 }
 
-// A token that stands only at ends predicts nothing and nobody attends to it: its row's gradient is 0.
+// A token that stands only at ends predicts nothing and no token attends to it: its row's gradient is 0.
 TEST(MomentsOf8Bits, RoundAlikeWhereRowsAreSeenOnlyAtEnds) {
   for (const bool tied : {false, true}) {
     RunOptions options;

@@ -25,7 +25,7 @@ TEST(Muon, NewtonSchulzBringsSingularValuesNearOne) {
   }
 }
 
-// Of torch.optim.Muon (2.11, on a CPU), whose products are in bfloat16.
+// Results of torch.optim.Muon (2.11, on a CPU), whose products are in bfloat16.
 TEST(Muon, NewtonSchulzGivesTorchsNumbers) {
   const auto made = [](int64_t rows, int64_t columns) {
     const at::Tensor x = at::arange(1, rows * columns + 1, at::kDouble).sin().to(at::kFloat);

@@ -1,4 +1,4 @@
-// What a rank's streams are busy with, for who looks on from another thread.
+// The nodes that a rank's streams are running, for an observer on another thread.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace sluice::runtime {
 
-// A node under way.
+// The node that a stream is running.
 struct BusyStream {
   int64_t serial = 0;  // counts the nodes that any stream of this rank has begun; 0: the stream is idle
   graph::NodeKind kind = graph::NodeKind::kUpdate;
@@ -26,8 +26,8 @@ class NodeWatch {
     const std::lock_guard lock(mutex_);
     at(stream) = {++serial_, node.kind, node.payload, step, node.members.size() == 1, node.duration_ns};
   }
-  // The whole step's end, where nodes only begin here and a device runs them: no one knows which one it is
-  // at.
+  // Marks the wait for the whole step, when a device runs nodes that the host has only issued: the current
+  // node is unknown.
   void begin_waiting(const graph::StepGraph& graph) {
     const std::lock_guard lock(mutex_);
     at(graph::Stream::kControl) = {.serial = ++serial_,

@@ -16,7 +16,7 @@ namespace {
 
 int64_t bytes_of(const at::Tensor& tensor) { return static_cast<int64_t>(tensor.nbytes()); }
 
-// Pinned for a device. Where the device is the host itself, what waits is not counted among the device's
+// Pinned for a device. If the device is the host itself, offloaded rows are not counted among the device's
 // tensors.
 at::Tensor empty_on_host(const at::Tensor& like) {
   if (!like.is_cpu()) return at::empty(like.sizes(), like.options().device(at::kCPU).pinned_memory(true));

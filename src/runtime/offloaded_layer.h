@@ -1,4 +1,4 @@
-// One layer's saved activations, a share of whose rows waits in host memory.
+// One layer's saved activations, of which a share of the rows waits in host memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,18 +11,18 @@
 
 namespace sluice::runtime {
 
-// Where bytes are held. Both outlive every layer that is away.
+// Accounts of the bytes held on device and host. Both outlive every offloaded layer.
 struct Memories {
   ops::MemoryAccount& device;
   ops::MemoryAccount& host;
 };
 
-// The first rows of every tensor are moved, the others stay in tensors of their own. From a GPU the host's
-// copies are pinned and moves are issued on the current stream. Neither function is thread-safe, but
-// different layers may move side by side.
+// The first rows of every tensor are moved; the others stay on the device in new tensors. For a GPU the
+// host's copies are pinned and moves are issued on the current stream. Neither function is thread-safe, but
+// different layers may move concurrently.
 class OffloadedLayer {
  public:
-  // Takes the tensors of `saved` away. REQUIRES: nothing is away; 0 < permille <= 1000.
+  // Moves rows of the tensors of `saved` to the host. REQUIRES: none is offloaded; 0 < permille <= 1000.
   void offload(layers::State& saved, int permille, Memories memories);
   // Brings them back, to the bit. REQUIRES: offload() came before.
   void fetch(layers::State& saved, Memories memories);

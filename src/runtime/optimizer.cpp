@@ -29,7 +29,7 @@ namespace {
 // Elements that a CPU works on at once, in a wider copy: as many as its caches hold.
 constexpr int64_t kCpuPart = int64_t{1} << 16;
 
-// What learns by gradient of an owner slice: runs as long as may be.
+// The parts of an owner slice that learn by gradient, merged into the longest runs.
 std::vector<base::Interval> with_gradients(const ParameterStore& store, int bucket) {
   std::vector<base::Interval> runs;
   for (const model::ParameterGroupRun& run : store.parameter_groups(bucket)) {
@@ -43,7 +43,7 @@ std::vector<base::Interval> with_gradients(const ParameterStore& store, int buck
   return runs;
 }
 
-// Of gradients as they were summed.
+// Applies counts that stand in place of gradients, as they were summed.
 void update_counted(ParameterStore& store, const AdamW& options) {
   for (const model::Bucket& bucket : store.table().buckets) {
     const OwnerSlice& slice = store.owner(bucket.index);
@@ -102,7 +102,7 @@ struct Runs {
   }
 };
 
-// What rounds the moments of one update: of a bucket, the first or the second.
+// The seed that rounds one moment of a bucket in one update: `moment` 0 or 1.
 uint64_t chance_of(const AdamW& options, int bucket, int moment) {
   const auto update = static_cast<uint32_t>(options.update);
   return uint64_t{hashed(update)} << 32 |

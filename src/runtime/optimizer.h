@@ -12,35 +12,35 @@
 
 namespace sluice::runtime {
 
-// Of parameters that learn otherwise than the rest (ParameterStore::set_parameter_groups).
+// Rates of parameters that learn differently from the rest (ParameterStore::set_parameter_groups).
 struct ParameterGroup {
-  double lr = 0;                       // of this step
-  std::optional<double> weight_decay;  // none: as the rest
+  double lr = 0;                       // this step's
+  std::optional<double> weight_decay;  // none: the rest's
 };
 
-// Matrices of blocks learn by Muon (Jordan et al., Muon: An optimizer for hidden layers in neural networks,
-// 2024), as torch.optim.Muon computes it: momentum, made orthogonal by Newton-Schulz steps.
+// Muon for matrices of blocks (Jordan et al., Muon: An optimizer for hidden layers in neural networks, 2024),
+// as torch.optim.Muon computes it: momentum, made orthogonal by Newton-Schulz steps.
 struct Muon {
   double momentum = 0.95;
   bool nesterov = true;
-  int64_t steps = 5;  // of Newton-Schulz
+  int64_t steps = 5;  // Newton-Schulz steps
   double eps = 1e-7;
-  // Of a matrix [A, B] as files have it the rate is multiplied by 0.2 * sqrt(max(A, B)), so that updates are
-  // as large as AdamW's (Liu et al., Muon is Scalable for LLM Training, 2025), or by sqrt(max(1, A / B)).
+  // The factor on the rate for a matrix [A, B] as in files. True: 0.2 * sqrt(max(A, B)), for updates as large
+  // as AdamW's (Liu et al., Muon is Scalable for LLM Training, 2025). False: sqrt(max(1, A / B)).
   bool matches_adamw = true;
 };
 
 struct AdamW {
-  double lr = 3e-4;  // of this step, after warm-up and decay
+  double lr = 3e-4;  // this step's, after warm-up and decay
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;               // decoupled; none on one-dimensional parameters
   double clip = 1.0;                       // global norm; 0: off
-  double moe_router_bias_update_rate = 0;  // of model::Learns::kAsRouterBias, a step
+  double moe_router_bias_update_rate = 0;  // for model::Learns::kAsRouterBias, per step
   int64_t update = 1;                      // this update's number, from 1 (bias correction)
   std::vector<ParameterGroup> groups;
-  std::optional<Muon> muon;  // of the matrices of blocks; none: AdamW for all
+  std::optional<Muon> muon;  // for matrices of blocks; none: AdamW for all
 
   struct Rates {
     double lr = 0;
@@ -52,22 +52,22 @@ struct AdamW {
   bool updates(const model::ParameterGroupRun& run) const {
     return run.learns == model::Learns::kByGradient && !(muon && run.hidden_matrix);
   }
-  // What gradients that are summed over `targets` are multiplied by.
+  // The factor on gradients that are summed over `targets`: mean and clipping.
   double gradient_scale(int64_t targets, double gradient_norm) const;
 };
 
-// Sum of squares of this rank's owner gradients, in double; what is counted in their place is none.
+// Sum of squares of this rank's owner gradients, in double. Counts in place of gradients are left out.
 double squared_gradient_norm(const ParameterStore& store);
 
-// Only what learns by AdamW, where `options` have Muon: update_matrices (runtime/muon.h) comes before.
-// Divides gradients by `targets`, clips to `options.clip` given the global norm of the divided gradients,
-// and applies one AdamW update to every owner slice, or what its model::Learns says; refreshes the compute
-// copies. Leaves undefined what the
-// gradients are afterwards.
+// Divides gradients by `targets` and clips them to `options.clip` given the global norm of the
+// divided gradients. Applies one AdamW update to every owner slice, or the rule of its
+// model::Learns; refreshes the compute copies. With Muon, only parameters that learn by AdamW
+// are updated: update_matrices (runtime/muon.h) comes before. Gradients are undefined
+// afterwards.
 void update(ParameterStore& store, const AdamW& options, int64_t targets, double gradient_norm);
 
-// The same in one pass over a GPU's memory, gradients already to be multiplied by `gradient_scale`. False,
-// with nothing done, for stores that the kernel does not take: on the CPU, in double, or with coded moments
+// The same in one pass over a GPU's memory, with gradients not yet multiplied by `gradient_scale`. Returns
+// false and does nothing for stores that the kernel does not take: on the CPU, in double, with coded moments
 // or narrow masters. Built with CUDA only.
 bool update_by_kernel(ParameterStore& store, const AdamW& options, double gradient_scale);
 

@@ -16,7 +16,7 @@ using ops::kernels::Status;
 using ops::kernels::Stream;
 
 constexpr int kMostRuns = 56;       // a launch's arguments are 4 KiB at most
-constexpr int kBlockVectors = 4;    // that a thread works on
+constexpr int kBlockVectors = 4;    // vectors per thread
 constexpr int kWide = 8;            // elements of a vector: 16 bytes of the copy
 constexpr int kFloatAlignment = 4;  // elements of 16 bytes
 
@@ -118,7 +118,7 @@ Status launch_runs(std::span<const AdamWRun> runs, const AdamWStep& step, void (
     for (const AdamWRun& run : runs.subspan(first, std::min<size_t>(kMostRuns, runs.size() - first))) {
       launch.runs[launch.count] = run;
       launch.first_block[launch.count++] = static_cast<int32_t>(blocks);
-      // What lies in front of the first boundary takes up to a vector more.
+      // Elements in front of the first boundary take up to one more vector.
       const int64_t vectors = (run.elements + 2 * kWide - 2) / kWide;
       blocks += ops::kernels::blocks_for((vectors + kBlockVectors - 1) / kBlockVectors);
     }

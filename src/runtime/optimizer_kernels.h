@@ -17,7 +17,7 @@ struct AdamWRun {
   float* exp_avg_sq = nullptr;
   uint16_t* copy = nullptr;  // the new master in bfloat16; or null
   int64_t elements = 0;
-  float kept = 1;       // of the master before the step: 1 - lr·weight_decay
+  float kept = 1;       // factor on the old master: 1 - lr·weight_decay
   float step_size = 0;  // lr / (1 - beta1^update)
 };
 

@@ -79,7 +79,7 @@ void expect_update_of(const std::vector<Part>& parts, bool with_copy, size_t cop
   const size_t elements = parts.back().begin + parts.back().elements;
   const Arrays before(elements + 9);
   Arrays after(elements + 9);
-  Aligned<uint16_t> apart(elements + 18);  // where copies that lie unlike go
+  Aligned<uint16_t> apart(elements + 18);  // for copies with another alignment
   std::vector<AdamWRun> runs;
   for (const Part& part : parts) {
     uint16_t* copy = copy_offset == 0 ? after.copy.data() : apart.data() + copy_offset;

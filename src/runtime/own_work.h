@@ -1,5 +1,5 @@
-// What a rank computed in a step, apart from waiting for others, beside what was planned for it. Ranks do
-// different work by design, but measured over planned is comparable.
+// A rank's computation in a step, measured and planned, without waiting for others. Ranks do different work
+// by design, but measured over planned is comparable.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace sluice::runtime {
 
 struct MeasuredWork {
   int64_t measured_ns = 0;
-  int64_t planned_ns = 0;  // 0: nothing that can be told apart from waiting
+  int64_t planned_ns = 0;  // 0: no work that is separable from waiting
 
   int64_t slowdown_ppm() const {
     if (planned_ns <= 0) return 0;
@@ -25,16 +25,16 @@ struct MeasuredWork {
 };
 
 struct OwnWork {
-  MeasuredWork attention;  // forwards and backwards that spend more than half of their time there, as planned
-  MeasuredWork gemms;      // the others
+  MeasuredWork attention;  // forwards, backwards planned to spend more than half of their time in attention
+  MeasuredWork gemms;      // all other cells
   MeasuredWork copies;     // to and from host memory
-  MeasuredWork update;     // of the optimiser
+  MeasuredWork update;     // the optimizer's
   MeasuredWork cells() const { return MeasuredWork(attention) += gemms; }
 };
 
-// Of what `timing` measured, without what cells waited inside for other ranks, beside what ranks of a pace of
-// 100 take. Where that is not counted
-// (`waits_are_counted` false, on GPUs), cells of one rank alone count, which wait for nobody.
+// Compares times in `timing`, without cells' waits for other ranks, with the times planned for ranks of speed
+// 100. If those waits are not counted (`waits_are_counted` false, on GPUs), only cells of a single rank
+// count, which wait for no other rank.
 OwnWork own_work(const graph::StepGraph& graph, const StepTiming& timing, bool waits_are_counted);
 
 }  // namespace sluice::runtime

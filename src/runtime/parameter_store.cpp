@@ -48,7 +48,7 @@ void copy_as_bfloat16(const at::Tensor& to, const at::Tensor& from) {
 
 namespace {
 
-constexpr int64_t kBitsBelow = 16;  // of a float, a bfloat16's
+constexpr int64_t kBitsBelow = 16;  // bits of a float below those of a bfloat16
 
 }  // namespace
 
@@ -241,7 +241,7 @@ double initial_deviation(const model::Program& program, model::Start start) {
   return kDeviation / std::sqrt(2.0 * static_cast<double>(program.blocks().size()));
 }
 
-// What draw `i` of an operation makes of a parameter's element.
+// An element's initial value from draw `i` of its operation.
 double initial_value(const model::Program& program, int64_t position, const model::Parameter& parameter,
                      uint64_t seed, int64_t i) {
   const auto stream = static_cast<uint64_t>(position), draw = static_cast<uint64_t>(i);
@@ -257,7 +257,7 @@ double initial_value(const model::Program& program, int64_t position, const mode
   if (parameter.start == model::Start::kStep) {
     constexpr double kLeast = 0.001, kMost = 0.1;
     const double step = kLeast * std::pow(kMost / kLeast, base::random_uniform(seed, stream, draw));
-    return step + std::log(-std::expm1(-step));  // whose softplus it is
+    return step + std::log(-std::expm1(-step));  // inverse of softplus
   }
   return initial_deviation(program, parameter.start) * base::random_normal(seed, stream, draw);
 }
@@ -270,7 +270,7 @@ void initialize_run(const model::Program& program, const model::Bucket& bucket,
     std::fill_n(values, run.size(), ones ? T{1} : T{0});
     return;
   }
-  const int64_t first = parameter.place - parameter.offset;  // of the bucket's draws
+  const int64_t first = parameter.place - parameter.offset;  // in the bucket's draws
   at::parallel_for(run.begin, run.end, kGrainElements, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       values[i - run.begin] =

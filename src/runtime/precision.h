@@ -1,5 +1,5 @@
-// Number formats of a run. Masters and optimiser state are FP32, or FP64 when everything is; masters may be
-// kept in bfloat16.
+// Number formats of a run. Masters and optimizer state are FP32, or FP64 if everything is FP64. Masters may
+// be kept in bfloat16.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -14,11 +14,11 @@ enum class Masters : uint8_t { kWide, kBFloat16 };
 struct Precision {
   comm::DType compute = comm::DType::kFloat32;  // parameters and activations while computing
   Masters masters = Masters::kWide;
-  // Of gradients, moments and what is computed with masters, and of masters that are wide.
+  // dtype of gradients, moments and master arithmetic, and of wide masters.
   comm::DType master() const {
     return compute == comm::DType::kFloat64 ? comm::DType::kFloat64 : comm::DType::kFloat32;
   }
-  // As masters are kept (runtime/narrow_masters.h).
+  // dtype in which masters are stored (runtime/narrow_masters.h).
   comm::DType kept_master() const {
     return masters == Masters::kBFloat16 ? comm::DType::kBFloat16 : master();
   }
@@ -32,7 +32,7 @@ inline c10::ScalarType scalar_type(comm::DType dtype) {
   }
   return c10::ScalarType::Undefined;
 }
-// REQUIRES: the type of one.
+// REQUIRES: one of the three types.
 inline comm::DType dtype_of(c10::ScalarType type) {
   return type == c10::ScalarType::Double     ? comm::DType::kFloat64
          : type == c10::ScalarType::BFloat16 ? comm::DType::kBFloat16

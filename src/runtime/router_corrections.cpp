@@ -16,7 +16,7 @@ namespace {
 
 struct Correction {
   const model::Bucket* bucket;
-  base::Interval elements;  // of the bucket
+  base::Interval elements;  // in the bucket
   int64_t first;            // its first number among those of all corrections
 };
 

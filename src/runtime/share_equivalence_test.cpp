@@ -41,8 +41,8 @@ TEST_F(EquivalenceOfShares, LanesWithoutWork) {
   }
 }
 
-// On two share groups of two lanes: three passes of the first and one of the second, then a ring on one lane
-// of either, which ties the groups into a pass, then what is left.
+// A plan on two share groups of two lanes. The first group has three passes, the second one. Then a ring on
+// one lane of either ties the groups into a pass; the remaining sequences follow.
 strategy::StepPlan ring_behind_uneven_groups(int64_t step, const std::vector<strategy::Sequence>& sequences,
                                              const strategy::Strategy& strategy, int64_t max_tokens) {
   strategy::StepPlan plan{.step = step, .sequences = sequences};
@@ -108,8 +108,8 @@ TEST_F(EquivalenceOfShares, TwoLevelLinks) {
   expect_equal(run_in_process(options), one_rank(), 1e-11, 1e-11);
 }
 
-// Gradients are summed in runs of the lanes of a node, then between runs: two nodes and three, parts that
-// differ in size, lanes and whole runs without work, tied embeddings, groups that straddle nodes unevenly.
+// Gradients are summed in runs of the lanes of a node, then between runs. Cases: two and three nodes, parts
+// of different size, idle lanes and runs, tied embeddings, groups that straddle nodes unevenly.
 TEST_F(EquivalenceOfShares, SumsInNodesBeforeThoseBetweenThem) {
   for (const bool tied : {false, true}) {
     RunOptions options;
@@ -290,9 +290,9 @@ TEST_F(EquivalenceOfSharesAndExchanges, RandomDelaysChangeNothingAtAll) {
   expect_delays_change_nothing(std::move(options));
 }
 
-// Lanes divide experts between them and rows travel: to lanes with and without rows of their own, over nodes,
-// beside every other degree. Of these experts some are visited by nobody, and with a factor that pushes
-// scores apart one by nearly everybody.
+// Lanes divide experts and rows travel: to lanes with and without own rows, over nodes, beside every other
+// degree. Some experts are visited by no row. With a factor that pushes scores apart, one is visited by
+// nearly every row.
 class EquivalenceOfExpertLanes : public testing::Test {
  protected:
   static RunOptions options_of(const model::Experts& experts) {

@@ -1,4 +1,4 @@
-// What a step's pull brings, by what its ranks hold already.
+// The state in which a step's pull finds the holders' parameters.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace sluice::runtime {
 struct StepPull {
   enum class Holders : uint8_t { kHaveNothing, kHaveTheStepBefore, kHaveAll };
   Holders holders = Holders::kHaveNothing;
-  // By bucket, of the rank's shards: where what comes goes, if they have the step before's.
+  // By bucket, for the rank's shards: where received differences go, if holders have the last step's.
   std::vector<CodedNumbers>* differences = nullptr;
 };
 

@@ -76,7 +76,7 @@ void StepRunner::open_gathered() {
       resources_.communicators.fsdp(pipeline_->fsdp_group(place_.stage, place_.lane, place_.t));
   FsdpChannel& channel = resources_.fsdp.try_emplace(&group, group).first->second;
   const int run_lanes = strategy::fsdp_runs(*pipeline_, place_.stage, graph_.links->topology).lanes;
-  constexpr int kSums = 0xff;  // of exchanges: no round's
+  constexpr int kSums = 0xff;  // exchange number, none of a round's
   gathered_.emplace(resources_.store, channel, *pipeline_, place_.t, activations_,
                     GatheredParameters::Options{run_lanes, resources_.codecs, chance(kSums)});
   const int first = scheme.first_of_fsdp_group(place_.lane);
@@ -90,7 +90,7 @@ void StepRunner::open_gathered() {
 void StepRunner::open_micro_batches(const StepTokens& tokens) {
   const c10::Device device = resources_.store.options().device;
   const model::Program& program = graph_.program;
-  size_t next = 0;  // of `tokens`
+  size_t next = 0;  // place in `tokens`
   if (resources_.rows != nullptr) {
     resources_.rows->end.resize(tokens.size());
     resources_.rows->begin_gradient.resize(tokens.size());
@@ -428,7 +428,7 @@ void StepRunner::leave_gradient(LanePart& batch) {
   resources_.rows->begin_gradient[batch.place] = std::exchange(batch.flow.gradient_SH, {});
 }
 
-// What later layers took is of no use where the stage neither walks back nor sends it on.
+// Drops rows carried for later layers if the stage neither runs a backward nor sends them on.
 void StepRunner::drop_carried(LanePart& batch) {
   const model::Program& program = graph_.program;
   const bool comes_back = optimizer_ != nullptr && !program.walked_back(run_).empty();
@@ -665,7 +665,7 @@ int64_t StepRunner::row_bytes(const LanePart& batch) const {
          comm::size_of(resources_.store.options().precision.compute);
 }
 
-// What the micro-batch holds between operations, in either direction.
+// Bytes that the micro-batch holds between operations, in either direction.
 int64_t StepRunner::flowing_bytes(const LanePart& batch) const {
   const int tensors =
       (batch.flow.activation_SH.defined() ? 1 : 0) + (batch.flow.gradient_SH.defined() ? 1 : 0);

@@ -1,4 +1,4 @@
-// What every kind of node does on one rank, for the length of one step.
+// Runs every kind of node on one rank, for the length of one step.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,12 +25,12 @@
 
 namespace sluice::runtime {
 
-// The sums that the acts of a step have come to on this rank: forwards and backwards of one model, or of its
-// trunks, under plans of their own, of which the last one updates the parameters.
+// This rank's sums over the earlier acts of a step. An act is one forward and backward of the model, or of a
+// trunk, under its own plan. The last act updates the parameters.
 struct EarlierActs {
-  std::vector<char> summed;           // by bucket: the rank's owner slice has the gradients' sums of earlier acts
-  std::vector<at::Tensor> gradients;  // by bucket: such sums, while an act makes others in their place
-  std::vector<double> sums;           // of targets, losses and what is noted beside them
+  std::vector<char> summed;           // by bucket: the rank's owner slice has earlier acts' gradient sums
+  std::vector<at::Tensor> gradients;  // by bucket: those sums, while an act accumulates in their place
+  std::vector<double> sums;           // sums of targets, losses and the loss's notes
 };
 
 // The engine's parts that a step uses; they outlive it.
@@ -43,12 +43,12 @@ struct StepResources {
   FsdpChannels& fsdp;
   const LinkWires& wires;
   layers::LayerContext context;          // its `parallel` and `lanes` are set by the step
-  bool counts_coactivations = false;     // as of layers::ExpertLoad
-  layers::GemmErrors* errors = nullptr;  // added to; null: nobody asks
+  bool counts_coactivations = false;     // as in layers::ExpertLoad
+  layers::GemmErrors* errors = nullptr;  // added to; null: not measured
   strategy::WireCodecs codecs;
   StepPull pull;
-  // By place in StepTokens what an earlier act of a teacher left on this rank, under the same plan; null: the
-  // targets are tokens.
+  // By place in StepTokens, the head rows that a teacher's earlier act kept on this rank under the same plan;
+  // null: the targets are tokens.
   const std::vector<layers::HeadRows>* teacher = nullptr;
   EarlierActs* earlier = nullptr;  // null: the step has one act
   TrunkRows* rows = nullptr;       // null: the graph computes the whole model
@@ -60,7 +60,7 @@ struct StepScalars {
   double gradient_squares = 0;
   double loss_sum = 0;
   int64_t targets = 0;
-  std::vector<double> notes;  // of the loss; none in evaluation
+  std::vector<double> notes;  // the loss's notes; empty in evaluation
 };
 
 class StepRunner final : public NodeRunner {
@@ -76,30 +76,30 @@ class StepRunner final : public NodeRunner {
   }
 
   const StepScalars& scalars() const { return scalars_; }
-  // Of an evaluation, the losses of this rank's rows with a target, as StepTokens has them; of TP ranks the
-  // first has them.
+  // In an evaluation: losses of this rank's rows with a target, laid out as StepTokens. Only the first TP
+  // rank has them.
   std::vector<std::vector<double>> row_losses() const;
-  // Likewise, of a head of numbers all numbers of each row.
+  // Likewise, for a head of numbers: all numbers of each row.
   std::vector<std::vector<double>> row_numbers() const;
-  // Those of an evaluation that keeps them, on all TP ranks, by place in StepTokens.
+  // Head rows of an evaluation that keeps them, on all TP ranks, by place in StepTokens.
   std::vector<layers::HeadRows> take_head_rows() { return std::move(own_head_rows_); }
-  // Mean gradient's norm before clipping.
+  // Norm of the mean gradient before clipping.
   double gradient_norm() const;
-  // Most that saved, recomputed and deferred tensors, rows between stages and, where lanes share parameters,
-  // what is at hand of them held at any time.
+  // Peak bytes of saved, recomputed and deferred tensors, rows between stages and, with FSDP, gathered
+  // parameters and gradients.
   int64_t peak_activation_bytes() const { return activations_.peak_bytes(); }
-  // Of a step in which this rank's lanes share parameters; null otherwise.
+  // For a step with FSDP on this rank; null otherwise.
   const GatheredParameters* gathered() const { return gathered_ ? &*gathered_ : nullptr; }
-  // Most that offloaded rows took of host memory at any time.
+  // Peak of host memory that offloaded rows took.
   int64_t peak_host_bytes() const { return host_.peak_bytes(); }
-  // Of experts that this rank's lane divides with others (layers::ExpertLoad), the mean; null: it divides
-  // none.
+  // Mean over experts that this rank's lane divides with others (layers::ExpertLoad); nullopt: the lane
+  // divides none.
   std::optional<double> expert_load_imbalance() const {
     if (load_.count == 0) return std::nullopt;
     return load_.sum / static_cast<double>(load_.count);
   }
   const layers::ExpertLoad& expert_load() const { return load_; }
-  // That this rank sent to other lanes.
+  // Bytes that this rank sent to other lanes.
   int64_t exchange_bytes() const {
     return resources_.lanes != nullptr ? resources_.lanes->sent_bytes() - exchange_bytes_before_ : 0;
   }
@@ -114,16 +114,16 @@ class StepRunner final : public NodeRunner {
     // By operation of the stage.
     std::vector<layers::StatePtr> saved;
     std::vector<layers::StatePtr> deferred;
-    // Where lanes share parameters and backwards are split: from B, for W.
+    // With FSDP and split backwards: gradients that B has made for W.
     std::vector<std::vector<at::Tensor>> early_gradients;
     std::vector<OffloadedLayer> away;
   };
 
   void open_stage(const StepTokens& tokens);
   void open_micro_batches(const StepTokens& tokens);
-  // Of this lane's part of a micro-batch; of several lanes, with what the others hold.
+  // Layout of this lane's part of a micro-batch; if lanes share it, with the rows that the others hold.
   layers::RowLayout layout_of(const strategy::PipelineMicroBatch& unit) const;
-  // Of a pass, those of this lane's expert group.
+  // Rows of a pass on the lanes of this lane's expert group.
   layers::DispatchedRows travelling_rows(const strategy::Pass& pass) const;
   // This lane's part of the micro-batch of a cell or transfer; null: it has none of that pass.
   LanePart* micro_batch(const graph::Node& node) {
@@ -144,9 +144,9 @@ class StepRunner final : public NodeRunner {
   };
   Expanded expand(cost::CellKind kind, int64_t position, const layers::FlatShards& weights);
   GatheredParameters::Operation shared_operation(cost::CellKind kind, int64_t position) const;
-  // compute(the lane's micro-batch, the operation) for an operation of a cell. Where lanes share parameters
-  // they are brought to hand for it and its gradients seen to, also on a lane without a micro-batch, which
-  // helps those of its expert group that have one.
+  // Calls compute(the lane's micro-batch, the operation) for an operation of a cell. With FSDP its parameters
+  // are gathered for it and its gradients reduced. A lane without a micro-batch takes part too, for the lanes
+  // of its expert group that have one.
   template <typename Compute>
   void operate(const graph::Node& node, int64_t position, const Compute& compute);
   template <typename Visit>
@@ -169,7 +169,7 @@ class StepRunner final : public NodeRunner {
   void backward_weight(const graph::Node& node);
   void send_activation(const graph::Node& node);
   void send_gradient(const graph::Node& node);
-  // In front of an operation, between this rank and one of the stage beside its own.
+  // The border in front of an operation, between this rank and a rank of a neighbouring stage.
   struct Border {
     int64_t position;
     bool sends;
@@ -197,26 +197,26 @@ class StepRunner final : public NodeRunner {
   strategy::Place place_;
   const strategy::PipelinePlan* plan_ = nullptr;
   const strategy::Pipeline* pipeline_ = nullptr;  // the plan's
-  base::Interval run_;                            // of the model program: the stage
+  base::Interval run_;                            // in the model program: the stage
   bool expands_ = false;                          // some of its buckets are coded
-  // Of the run; none where lanes share parameters, or matrices are expanded for each pass.
+  // Operations of the run; empty with FSDP, or if matrices are expanded for each pass.
   std::vector<std::unique_ptr<layers::Operation>> operations_;
-  std::optional<GatheredParameters> gathered_;      // where they do
+  std::optional<GatheredParameters> gathered_;      // with FSDP
   std::vector<std::vector<char>> contributes_;      // by pass, then member of the share group: it has tokens
-  std::vector<layers::DispatchedRows> travelling_;  // by pass; none where lanes gather all experts
-  std::map<int, LanePart> lane_parts_;  // by micro-batch of the graph, of those that lie on this lane
+  std::vector<layers::DispatchedRows> travelling_;  // by pass; empty if lanes gather all experts
+  std::map<int, LanePart> lane_parts_;  // micro-batches of the graph on this lane, by pass
   int64_t exchange_bytes_before_ = 0;
   layers::ExpertLoad load_;
 
   LinkRunner::Memories pull_memories_;
   std::optional<DifferenceMemories> difference_memories_;
   LinkRunner::Memories push_memories_;
-  // Left by the head, on the device: in training sums of micro-batches in order of forwards, in evaluation
+  // Left by the head on the device. In training: sums of micro-batches in order of forwards. In evaluation:
   // rows' losses by their place in StepTokens.
   std::vector<at::Tensor> own_losses_;
-  std::vector<at::Tensor> own_numbers_;  // of a head of numbers, in evaluation, as own_losses_
+  std::vector<at::Tensor> own_numbers_;  // numbers of a head of numbers, in evaluation, as own_losses_
   std::vector<layers::HeadRows> own_head_rows_;
-  at::Tensor kept_output_VH_;  // of all of them
+  at::Tensor kept_output_VH_;  // one copy for all of own_head_rows_
   int64_t own_targets_ = 0;
   StepScalars scalars_;
   ops::MemoryAccount activations_;  // on the device

@@ -1,4 +1,4 @@
-// The tokens that one rank needs of a step: the pieces of its own micro-batches and nothing else.
+// The tokens of a step that one rank needs: the pieces of its own micro-batches and nothing else.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ struct LanePartTokens {
   std::vector<int64_t> tokens;   // ids; stage 0
   std::vector<int64_t> targets;  // next id, or −1 where there is no loss; last stage
   std::vector<double>
-      given;  // of each row with a target: what the loss takes of it (layers/loss.h); last stage
+      given;  // MID for each row with a target: inputs of the loss (layers/loss.h); last stage
 };
 
 // By micro-batch of this rank's lane; empty for an idle rank.

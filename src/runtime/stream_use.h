@@ -6,8 +6,8 @@
 
 namespace sluice::runtime {
 
-// Activations and gradients are made on one stream and used on another: the allocator must not give their
-// memory away before both are done with it. (On the CPU a stream's work is done when its node has run.)
+// Activations and gradients are made on one stream and used on another. The allocator must not reuse their
+// memory before both are done with it. On the CPU a stream's work is done when its node has run.
 inline void use_on_current_stream(const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.is_cpu()) return;
   const c10::impl::VirtualGuardImpl streams(tensor.device().type());

@@ -69,8 +69,8 @@ cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node, int64_t
 
 namespace {
 
-// Where queries travel: what a row of each kind is wide, there and back, hop by hop. Of whole sequences,
-// which lanes have alone, nothing travels.
+// Bytes under exchanges in which queries travel: widths of the rows of each kind, there and back, hop by hop.
+// Whole sequences lie on one lane and send nothing.
 std::pair<int64_t, int64_t> travelling_bytes(const strategy::PipelineMicroBatch& micro_batch,
                                              const model::HeadCounts& heads, int64_t head_bytes,
                                              int64_t narrow_bytes) {
@@ -109,10 +109,10 @@ int64_t shared_tokens_on(const strategy::PipelineMicroBatch& micro_batch, int la
   return tokens;
 }
 
-// What lanes send in one forward and in one backward of a layer, on one TP rank. Of heads: a lane sends its
-// shared rows of the others' queries, keys and values, and the others' rows of its own outputs; backward
-// their gradients the other way. A ring passes k − 1 times every key and value, backward their gradients as
-// well; rings of single lanes the narrow rows that they are made of, where there are any.
+// Bytes that lanes send in one forward and one backward of a layer, on one TP rank. Heads: a lane sends its
+// shared rows of the others' queries, keys and values, and the others' rows of its outputs; backward sends
+// gradients back. A ring passes every key and value k − 1 times, and in backward their gradients too. Rings
+// of single lanes pass the narrow rows from which keys and values are made, if there are narrow rows.
 std::pair<int64_t, int64_t> micro_batch_exchange_bytes(const strategy::PipelineMicroBatch& micro_batch,
                                                        const model::HeadCounts& heads, int64_t head_bytes,
                                                        int64_t narrow_bytes) {
@@ -135,8 +135,8 @@ std::pair<int64_t, int64_t> micro_batch_exchange_bytes(const strategy::PipelineM
   return {headed + ringed, headed + 2 * ringed};
 }
 
-// Each lane sends every other its sums of the sequences that they share, in double, and the gradients of
-// these.
+// Each lane sends every other lane its sums of the sequences that they share, in double, and their
+// gradients.
 int64_t mean_bytes(const strategy::PipelineMicroBatch& micro_batch, int64_t hidden) {
   constexpr int64_t kWidth = sizeof(double), kForwardAndBackward = 2;
   return kForwardAndBackward * micro_batch.lanes * (micro_batch.lanes - 1) *
@@ -168,9 +168,9 @@ SharedShard shared_shard(const model::Bucket& bucket, const model::Cut& cut) {
   return shard;
 }
 
-// What the members of a share group send each other to sum a shard's gradients: inside runs of lanes whoever
-// has tokens sends all but the parts of its own place, and between runs where anyone has of these all but its
-// own part. With runs of one lane, or of all, that is all but its own part.
+// Bytes that members of a share group send to sum a shard's gradients. Inside runs, a lane with tokens sends
+// all parts but those of its own place. Between runs, if its run has tokens, it sends those except its own
+// part. With runs of one lane, or of all lanes, each sends all but its own part.
 int64_t summed_bytes(const std::vector<bool>& contributes, const SharedShard& shard, int run_lanes,
                      const strategy::LevelCodecs& codecs, bool spans_nodes, int64_t wide) {
   const int share = static_cast<int>(contributes.size());
@@ -190,9 +190,9 @@ int64_t summed_bytes(const std::vector<bool>& contributes, const SharedShard& sh
   return bytes;
 }
 
-// Of one share group: forwards gather every operation, backwards, down to the first that trains, all but the
-// embedding and the last block, which stays, S·(S − 1) equal parts each. The head's gradients are summed
-// behind forwards, the others' behind backwards.
+// Bytes of one share group. Forwards gather every operation. Backwards gather all down to the first that
+// trains, except the embedding and the last block, which stays. Each gather moves S·(S − 1) equal parts. The
+// head's gradients are summed after forwards, the others' after backwards.
 int64_t share_bytes_of(const strategy::PipelinePlan& plan, const strategy::Pass& pass, int stage, int lane,
                        int t, const model::ParameterTable& table, const Precision& precision,
                        const strategy::WireCodecs& codecs, int gpus_per_node) {
@@ -255,7 +255,7 @@ int64_t share_bytes_by_formula(const strategy::StepPlan& plan, const model::Para
   return bytes;
 }
 
-// Keys and values of all lanes of a head group, of a token.
+// Bytes of a token's keys and values on all lanes of a head group.
 int64_t ring_row_bytes(const strategy::PipelineMicroBatch& micro_batch, const model::HeadCounts& heads,
                        int64_t head_bytes) {
   int64_t keys = 0;
@@ -264,7 +264,7 @@ int64_t ring_row_bytes(const strategy::PipelineMicroBatch& micro_batch, const mo
   return 2 * keys * head_bytes;
 }
 
-// In a ring on two levels sums of gradients go one hop further in each node but their own.
+// In a ring on two levels, gradient sums go one hop further in each node but their own.
 int64_t sums_home_bytes(const strategy::Pipeline& pipeline, const strategy::PipelineMicroBatch& micro_batch,
                         const model::Program& program, int64_t row_bytes, int gpus_per_node) {
   if (strategy::moves_queries(micro_batch.exchange)) return 0;
@@ -301,7 +301,7 @@ int64_t exchange_bytes_by_formula(const strategy::StepPlan& plan, const model::P
       if (micro_batch.lanes == 1) continue;
       const auto [forward, backward] =
           micro_batch_exchange_bytes(micro_batch, model::head_counts(shape, tp), head_bytes, narrow_bytes);
-      // Where activations are made again heads are exchanged again, as in the forward; rings pass nothing.
+      // Recomputed activations exchange heads again, as in the forward; rings pass nothing again.
       const int64_t again = micro_batch.head_lanes() > 1 ? 2 * forward - backward : 0;
       const base::Interval back = table.program.walked_back(blocks);
       int64_t recomputed = 0;
@@ -332,7 +332,7 @@ std::vector<strategy::Sequence> random_batch(uint64_t seed, int64_t step, int64_
 
 namespace {
 
-// Cuts two of three sequences, as far as they reach, into a prefix and so many branches of different lengths.
+// Cuts two of three sequences, if long enough, into a prefix and up to so many branches of different lengths.
 void branch(strategy::Sequence& sequence, int branches) {
   base::Rng rng(23, static_cast<uint64_t>(sequence.document));
   if (rng.below(3) == 0) return;
@@ -353,7 +353,7 @@ std::vector<TestTrunk> trunks_of(const RunOptions& options) {
   return trunks;
 }
 
-// What one rank does; rank 0 records scalars, every rank its owner slices.
+// One rank's part of a run; rank 0 records scalars, every rank its owner slices.
 class RankRun {
  public:
   RankRun(const RunOptions& options, const model::ParameterTable& table, comm::FakeWorld& world, int rank,
@@ -432,7 +432,7 @@ class RankRun {
                                 : has_loss(sequence, position, options_.loss_one_in);
   }
 
-  // Of the batch that `seed` draws for a step, under the step's strategy.
+  // The graph of the batch that `seed` draws for a step, under the step's strategy.
   graph::StepGraph graph_of(const cost::CostModel& cost, int64_t step, uint64_t seed, graph::Purpose purpose,
                             int act = 0) {
     const strategy::StepPlan plan =
@@ -466,7 +466,7 @@ class RankRun {
     return plan;
   }
 
-  // Of each trunk, for the batch that `seed` draws.
+  // The trunks' acts for the batch that `seed` draws.
   std::vector<TestTrunks::Act> acts_of(int64_t step, uint64_t seed, graph::Purpose purpose) {
     return trunks_->acts(
         step, purpose,
@@ -682,7 +682,7 @@ class RankRun {
   std::mutex& mutex_;
   std::unique_ptr<comm::Transport> host_;
   c10::Device device_;
-  std::unique_ptr<comm::Transport> transport_;  // of a device; null on the CPU
+  std::unique_ptr<comm::Transport> transport_;  // on a device; null on the CPU
   std::vector<strategy::Strategy> strategies_;
   graph::LinkPlans link_plans_;
   std::optional<TestTeacher> teacher_;

@@ -65,7 +65,7 @@ Tolerance tolerance_of(const RunOptions& one_rank, const RunRecord& reference) {
   }
   base::log_info(
       base::text("tolerance of losses ", tolerance.scalars, ", of parameters ", tolerance.parameters));
-  // Whatever amplifies a last digit further hides faults.
+  // A family that amplifies a last digit further than this would hide faults.
   constexpr double kMostScalars = 1e-6, kMostParameters = 1e-4;
   EXPECT_LE(tolerance.scalars, kMostScalars);
   EXPECT_LE(tolerance.parameters, kMostParameters);

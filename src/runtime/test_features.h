@@ -11,16 +11,16 @@
 namespace sluice::runtime {
 
 constexpr double kDoubleTolerance = 1e-10;
-// Where numbers are rounded to few bits, a unit in the last place decides.
+// If numbers are rounded to few bits, a unit in the last place decides.
 constexpr double kCodedTolerance = 5e-2;
 
-// Six steps of nodes of two ranks.
+// Six steps on nodes of two ranks.
 RunOptions short_run(int world_size, std::vector<std::string> strategies);
 
 struct Feature {
   const char* name;
   RunOptions (*run)();
-  double tolerance = kDoubleTolerance;  // of losses, relative
+  double tolerance = kDoubleTolerance;  // relative, of losses
 };
 inline void PrintTo(const Feature& feature, std::ostream* stream) { *stream << feature.name; }
 

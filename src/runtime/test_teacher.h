@@ -1,4 +1,4 @@
-// For tests: a frozen model whose act runs in front of each step of another, under its plan.
+// For tests: a frozen model whose act runs before each step of another model, under the step's plan.
 #pragma once
 
 #include <utility>
@@ -12,7 +12,7 @@ namespace sluice::runtime {
 
 class TestTeacher {
  public:
-  // Beside an engine of these options; all but the shape and the options outlive it.
+  // Made beside an engine of these options; all arguments but the shape and the options must outlive it.
   TestTeacher(const model::Shape& shape, cost::CostModel cost,
               const std::vector<strategy::Strategy>& strategies, comm::Transport& transport,
               const Engine& beside, Engine::Options options)
@@ -28,7 +28,7 @@ class TestTeacher {
     initialize(engine_->store(), 11);
   }
 
-  // The rows that it leaves for a step.
+  // The head rows that the teacher keeps for a step.
   std::vector<layers::HeadRows> rows(const graph::StepGraph& step, const StepTokens& tokens) {
     strategy::StepPlan plan = step.plan;
     for (strategy::PipelinePlan& pipeline : plan.pipelines) pipeline.stage_layers = {};

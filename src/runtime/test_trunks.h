@@ -11,7 +11,7 @@
 
 namespace sluice::runtime {
 
-// As of RunOptions.
+// As in RunOptions.
 struct TestTrunk {
   base::Interval run;
   std::vector<std::string> strategies;
@@ -35,9 +35,9 @@ class TestTrunks {
   std::vector<Act> acts(int64_t step, graph::Purpose purpose, const PlanOf& plan, const TokensOf& tokens);
   static std::vector<TrunkStep> steps(const std::vector<Act>& acts);
 
-  // What row links carry between ranks in a step, by theory.
+  // Bytes that row links carry between ranks in a step, by theory.
   int64_t row_bytes(const std::vector<Act>& acts) const;
-  // Expects acts of two trunks that share no bucket to take no more memory than their proofs and rows say.
+  // Expects acts of two trunks without common buckets to take no more memory than their proofs and rows.
   void expect_proved(const std::vector<Act>& acts, const TrunksResult& result, int rank) const;
 
  private:

@@ -36,7 +36,7 @@ class TrunkActs {
     require_chain(trunks);
   }
 
-  // Of the trunk, whose rows go to the next one.
+  // Runs a trunk's forward and sends its rows to the next trunk.
   void forward(size_t trunk, RowFigures* figures = nullptr) {
     const TrunkStep& own = trunks_[trunk];
     TrunkRows rows{.begin = rows_[trunk]};

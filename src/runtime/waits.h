@@ -1,4 +1,4 @@
-// What a rank's computation waited for, by cause.
+// Time that a rank's computation waited, by cause.
 #pragma once
 
 #include <array>
@@ -9,14 +9,14 @@
 namespace sluice::runtime {
 
 enum class WaitCause : uint8_t {
-  kPull,    // parameters
-  kPush,    // gradients on their way to their owners
-  kStage,   // rows of the stage before or behind
-  kLanes,   // keys, values, heads or states of other lanes, inside cells
-  kFsdp,    // parameters that lanes share, and sums of their gradients, inside cells
-  kTensor,  // the other ranks of a tensor-parallel group, inside cells
-  kCopies,  // activations from host memory, or room that their leaving makes
-  kEnd,     // all others' sums at the end, and what is still under way then
+  kPull,    // for parameters
+  kPush,    // for gradients on their way to their owners
+  kStage,   // for rows of the stage before or behind
+  kLanes,   // for keys, values, heads or states of other lanes, inside cells
+  kFsdp,    // for FSDP all-gathers and reduce-scatters, inside cells
+  kTensor,  // for the other ranks of a tensor-parallel group, inside cells
+  kCopies,  // for activations from host memory, or for memory that offloading frees
+  kEnd,     // for all ranks' sums at the end, and for other unfinished work then
 };
 inline constexpr size_t kWaitCauses = 8;
 

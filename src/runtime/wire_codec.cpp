@@ -48,7 +48,7 @@ template <typename T>
   }
 }
 
-// In place: twice is the identity. Those that lie close are brought apart first, so that all are vectors.
+// In place: twice is the identity. Neighbours are moved apart first, so that all butterflies are vectorised.
 template <typename T>
 SLUICE_SIMD void transform(T* group) {
   constexpr int64_t kNear = 8, kFar = kCodecGroup / kNear;
@@ -65,7 +65,7 @@ SLUICE_SIMD void transform(T* group) {
   }
 }
 
-// What is added to element i before its fraction is cut off: even in [0, 1), or a half.
+// Added to element i before its fraction is cut off: uniform in [0, 1), or a half.
 [[gnu::always_inline]] inline uint32_t added(int64_t element, Seed seed) {
   return seed ? hashed(salted(element, *seed)) >> 8 : 1U << 23;
 }
@@ -286,7 +286,7 @@ at::Tensor numbers_of(const at::Tensor& x_N, base::Interval some) {
 
 }  // namespace
 
-// Those that stay as they are count as nothing where the rest is coded: no group's factor is theirs.
+// Numbers that keep their bits count as zero among the coded ones, so they affect no group's factor.
 void encode(const CodedPart& part, const at::Tensor& x_N, Seed seed, const at::Tensor& bytes) {
   at::Tensor numbers_N = x_N;
   if (x_N.scalar_type() == at::kBFloat16 && part.codec != Codec::kBFloat16) numbers_N = x_N.to(at::kFloat);

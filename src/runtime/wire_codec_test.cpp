@@ -27,8 +27,8 @@ at::Tensor there_and_back(Codec codec, const at::Tensor& x, uint64_t seed) {
   return y;
 }
 
-// Of group g, the transform of numbers x: its element i is Σ_j ±x_j ÷ √128, minus where i and j share an odd
-// number of bits.
+// Element i of the transform of group g of x: Σ_j ±x_j ÷ √128, with minus if i and j share an odd number of
+// bits.
 double transformed(const std::vector<double>& x, size_t group, int i) {
   double sum = 0;
   for (int j = 0; j < 128; ++j) {
@@ -57,7 +57,7 @@ TEST(WireCodec, NumbersComeBackWithinAStepOfTheirGroup) {
         const at::Tensor group = wide.narrow(0, begin, own);
         const double step = group.abs().max().item<double>() / 127 * 1.0001;
         EXPECT_LE((of8.narrow(0, begin, own) - group).abs().max().item<double>(), step);
-        // Of 4 bits the transforms differ by a step; all of a group where it is whole.
+        // With 4 bits transforms differ by up to a step; only whole groups are checked.
         if (own < 128) continue;
         double most = 0, apart = 0;
         for (int i = 0; i < 128; ++i) {
@@ -85,12 +85,12 @@ TEST(WireCodec, RoundsWithoutErrorInTheMeanAndAlikeForASeed) {
       mean.add_(error / kTimes);
       square.add_(error.square() / kTimes);
     }
-    // Of 300 means none is five of its deviations off.
+    // No mean of 300 is more than five of its deviations from 0.
     EXPECT_LE((mean.abs() / (square / kTimes).sqrt().add(1e-12)).max().item<double>(), 5.0);
   }
 }
 
-// Whole numbers of 8 bits to the bit; of 4 a sum's order may round one the other way.
+// With 8 bits codes are equal; with 4 bits the order of a sum may round a code the other way.
 TEST(WireCodec, IsAsByLibraryOperators) {
   at::manual_seed(5);
   for (const int64_t numbers : {1, 128, 200, 5000}) {

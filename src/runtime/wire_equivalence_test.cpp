@@ -1,5 +1,5 @@
-// What travels in fewer bits, in whole runs: parameters as differences, which change no loss from strategy to
-// strategy; gradients in the sums of lanes, and parameters that lanes share, which stay near it.
+// Whole runs with coded transfers. Parameters as differences change no loss between strategies. Coded
+// gradients in lanes' sums, and coded gathers of shared parameters, stay near it.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -65,7 +65,7 @@ TEST(PullCodecs, DifferencesTakeTheirBits) {
     const double factors = 3.0 * 4 / 128 * static_cast<double>(coded);
     EXPECT_GE(static_cast<double>(record.pulled_bytes[2]), least + factors);
     EXPECT_LE(static_cast<double>(record.pulled_bytes[2]), 1.02 * (least + factors));
-    // What holders have is not sent again: the evaluation behind the first step brought it.
+    // The evaluation after the first step brought the parameters, so they are not sent again.
     EXPECT_EQ(record.pulled_bytes[1], 0);
   }
 }
@@ -76,11 +76,11 @@ TEST(PullCodecs, DelaysChangeNothing) {
   expect_delays_change_nothing(options);
 }
 
-// Why differences, by an example in the manner of SDP4Bit's (‖w‖², three values), whose levels are chosen
-// here: of ‖w‖² ÷ 2 the gradient is w. Taken at w itself in values of a fixed size, its error stays as large
-// as these, and w beside 0; at what follows w by differences in three values, to the nearest, which shrink as
-// it does, w comes there. It depends on the rounding: differences rounded by chance to three values that
-// scale with their largest grow without end, and codes of parameters are to the nearest.
+// Why differences, by an example like SDP4Bit's (‖w‖² in three values), with levels chosen here: the gradient
+// of ‖w‖² ÷ 2 is w. Taken at w in values of fixed size, its error stays as large as those values, and w stays
+// away from 0. Taken at a copy that follows w by differences in three values, rounded to nearest, w reaches
+// 0: the values shrink as w does. Rounding matters: stochastic differences in three values, scaled by their
+// largest, grow without end. Hence parameters' codes are rounded to nearest.
 TEST(PullCodecs, DifferencesToTheNearestConvergeWhereFixedLevelsDoNot) {
   at::manual_seed(5);
   const auto in_three_values = [](const at::Tensor& x) {
@@ -99,7 +99,7 @@ TEST(PullCodecs, DifferencesToTheNearestConvergeWhereFixedLevelsDoNot) {
   EXPECT_LT(master.norm().item<double>(), 1e-6 * before);
 }
 
-// Owners and holders by the same operations, whatever part of a bucket a holder has.
+// Owners and holders use the same operations, whichever part of a bucket a holder has.
 TEST(Differences, HoldersOfAnyShardHaveTheOwnersBits) {
   at::manual_seed(7);
   for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16}) {

@@ -1,5 +1,5 @@
-// Codecs of the wire (strategy/wire_codec.h) on a GPU: a group a warp, read and written once. Raw pointers
-// and a stream; no libtorch. Built with CUDA only.
+// Codecs of the wire (strategy/wire_codec.h) on a GPU: one warp for each group, which is read and written
+// once. Raw pointers and a stream; no libtorch. Built with CUDA only.
 #pragma once
 
 #include <cstdint>
@@ -8,19 +8,19 @@
 
 namespace sluice::runtime {
 
-// 128 numbers a group, the last one filled up with zeros. `codes`: of each group 128 bytes, or, of 4 bits,
-// 64; `factors`: of each group 4 bytes, at any address.
+// 128 numbers a group; the last group is padded with zeros. `codes`: 128 bytes for each group, or 64 with 4
+// bits. `factors`: 4 bytes for each group, at any address.
 struct CodeJob {
   const float* numbers = nullptr;
   uint8_t* codes = nullptr;
   uint8_t* factors = nullptr;
-  int64_t count = 0;       // of numbers
-  bool of_4_bits = false;  // behind a Hadamard transform
-  bool by_chance = false;  // of this seed; else to the nearest
+  int64_t count = 0;       // numbers
+  bool of_4_bits = false;  // 4 bits after a Hadamard transform; else 8 bits
+  bool by_chance = false;  // stochastic rounding with `seed`; else to the nearest
   uint64_t seed = 0;
 };
 ops::kernels::Status launch_encode(const CodeJob& job, ops::kernels::Stream stream);
-// Back into `numbers`.
+// Decodes into `numbers`.
 ops::kernels::Status launch_decode(const CodeJob& job, float* numbers, ops::kernels::Stream stream);
 
 }  // namespace sluice::runtime
