@@ -30,8 +30,8 @@ class EquivalenceOfBranches : public testing::Test {
   }
 };
 
-// A prefix and its branches lie whole beside others, in rings, in head groups, behind windows,
-// and where parameters and experts are shared.
+// A prefix and its branches lie whole beside other sequences, in rings, in head groups, behind windows, and
+// with shared parameters and experts.
 TEST_F(EquivalenceOfBranches, DoesNotKnowTheStrategy) {
   for (const model::Shape& shape : {model::shape_of_odd_sizes(), through_windows(), with_experts()}) {
     RunOptions options = branching(shape);
@@ -70,8 +70,8 @@ TEST_F(EquivalenceOfBranches, MemoryPoliciesChangeNothingAtAll) {
   }
 }
 
-// Gradients of attention are added up apart, as in a ring: that is counted whether or not the fullest
-// micro-batch has branches.
+// Gradients of attention are summed in separate tensors, as in a ring. The prediction counts those tensors
+// even if the fullest micro-batch has no branches.
 TEST_F(EquivalenceOfBranches, PeakBytesAreNotAboveThePredictedOnes) {
   RunOptions options = branching(model::shape_of_odd_sizes());
   options.steps = 3;

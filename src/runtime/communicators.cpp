@@ -30,7 +30,7 @@ std::set<std::vector<int>> tensor_parallel_groups(const std::vector<strategy::St
   return groups;
 }
 
-// Ascending: a communicator's members are, so they must lie in the order of lanes.
+// Ascending: members of a communicator are ascending, so they must lie in the order of lanes.
 std::set<std::vector<int>> share_groups(const std::vector<strategy::Strategy>& candidates) {
   std::set<std::vector<int>> groups;
   for (const strategy::Strategy& candidate : candidates) {

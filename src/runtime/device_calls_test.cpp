@@ -20,7 +20,7 @@ namespace {
 
 using Counts = std::map<std::string, int64_t>;  // by function of CUDA's runtime or driver
 
-// Counts every call of CUDA's runtime and driver in this process while it lives. At most one may.
+// Counts every call of CUDA's runtime and driver in this process while it lives. At most one may live.
 class CallCounter {
  public:
   CallCounter() {
@@ -77,7 +77,7 @@ Counts difference(Counts later, const Counts& earlier) {
   return later;
 }
 
-// The calls of `counted` steps behind some that warm up, all on the same batch.
+// The calls of `counted` steps after some warm-up steps, all on the same batch.
 Counts calls_of_steps(RunOptions options, int64_t counted) {
   constexpr int64_t kWarmUp = 3;
   CallCounter counter;

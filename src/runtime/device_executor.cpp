@@ -18,7 +18,7 @@
 namespace sluice::runtime {
 namespace {
 
-// Compute nodes that are issued beyond the one that the device is at: enough to hide the calling thread's
+// How many compute nodes are issued beyond the device's current one: enough to hide the calling thread's
 // work.
 constexpr size_t kMostComputeAhead = 4;
 
@@ -26,12 +26,12 @@ c10::Event timed_event(const c10::Device& device) {
   return c10::Event(device.type(), c10::EventFlag::BACKEND_DEFAULT);
 }
 
-// REQUIRES: both have happened.
+// REQUIRES: both events have happened.
 int64_t between_ns(const c10::Event& earlier, const c10::Event& later) {
   return std::llround(earlier.elapsedTime(later) * 1e6);
 }
 
-// A device tells of the work that failed when it is waited for.
+// A device reports failed work only to a thread that waits for it.
 template <typename Wait>
 void wait_for_work(const Wait& wait) {
   try {
@@ -43,7 +43,7 @@ void wait_for_work(const Wait& wait) {
 
 }  // namespace
 
-// The streams, and events that are used again from step to step.
+// The streams, and the events, which are reused from step to step.
 class DeviceExecutor::Streams {
  public:
   explicit Streams(const c10::Device& device) : device_(device), begin_(timed_event(device)) {
@@ -65,7 +65,7 @@ class DeviceExecutor::Streams {
     for (const c10::Stream& stream : streams_) begin_.block(stream);
   }
 
-  // Issues one node behind its dependencies.
+  // Issues one node after its dependencies.
   void issue(const LocalProgram& program, int position, NodeRunner& runner) {
     const c10::Stream& stream = of(program.stream(position));
     if (program.stream(position) == graph::Stream::kCompute) bound_compute_ahead(position);

@@ -26,7 +26,7 @@ void expect_near(double actual, double expected, double tolerance) {
   EXPECT_NEAR(actual, expected, tolerance * std::abs(expected));
 }
 
-// The run against one rank in FP64 on the CPU.
+// Compares the run with one rank in FP64 on the CPU.
 void expect_as_one_rank(const RunOptions& options, double tolerance) {
   RunOptions reference = short_run(1, {"<1,1,1>"});
   reference.shape = options.shape;
@@ -42,7 +42,7 @@ void expect_as_one_rank(const RunOptions& options, double tolerance) {
   }
 }
 
-// On GPU 0, whose ranks talk through the host.
+// On GPU 0, whose ranks communicate through the host.
 void expect_gpu_as_cpu(RunOptions options, double tolerance) {
   if (ops::gpu_count() == 0) GTEST_SKIP() << "no GPU";
   options.device = c10::Device(c10::kCUDA, 0);

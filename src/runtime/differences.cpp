@@ -85,7 +85,7 @@ CodedNumbers follow(PullCodec codec, const at::Tensor& master_N, const at::Tenso
 
 namespace {
 
-// Whether a shard's groups lie end to end as its elements do.
+// Whether a shard's groups lie end to end, as its elements do.
 bool in_whole_groups(const base::IntervalSet& shard) {
   for (const base::Interval& some : shard.intervals()) {
     const bool last = some == shard.intervals().back();

@@ -1,4 +1,4 @@
-// A student of a frozen teacher trains under any strategy as on one rank, and as its own divergence says.
+// A student of a frozen teacher trains under any strategy as on one rank, by its divergence.
 #include <gtest/gtest.h>
 
 #include <map>

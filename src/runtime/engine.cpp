@@ -52,7 +52,7 @@ std::vector<CodedNumbers> room_for_differences(const model::ParameterTable& tabl
   return room;
 }
 
-// By bucket what a rank computes with, gathered from the lanes that it shares parameters with.
+// By bucket, the parameters that a rank computes with, gathered from the lanes that share them.
 std::vector<at::Tensor> gathered(ParameterStore& store, FsdpChannel& channel, const strategy::Pipeline& pipeline,
                                  int t) {
   const std::vector<FsdpHolders> all_holders =
@@ -76,7 +76,7 @@ std::vector<at::Tensor> gathered(ParameterStore& store, FsdpChannel& channel, co
   return whole;
 }
 
-// The ranks beside one in its pipeline, as text generation needs them.
+// The ranks beside one rank in its pipeline, for text generation.
 void add_neighbours(const strategy::Pipeline& pipeline, const strategy::Place& place, Engine::ModelPart& part) {
   part.stage = place.stage;
   for (int stage = 0; stage < pipeline.scheme.pp; ++stage)

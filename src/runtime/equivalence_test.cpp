@@ -1,5 +1,5 @@
-// The first test of every feature: under any strategy the training run is that of one rank, up to the order
-// of summation (docs/architecture.md).
+// The first test of every feature: under any strategy the training run equals that of one rank, up to the
+// order of summation (docs/architecture.md).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -239,7 +239,7 @@ TEST_F(EquivalenceOfExchanges, MemoryPoliciesChangeNothingOfRecurrentLayers) {
   }
 }
 
-// On every rank and in every step. Small tensors are not among what is counted here.
+// On every rank and in every step. Small tensors are not counted here.
 void expect_predicted_peaks(const RunRecord& run) {
   for (size_t step = 0; step < run.peak_bytes.size(); ++step) {
     for (size_t rank = 0; rank < run.peak_bytes[step].size(); ++rank) {

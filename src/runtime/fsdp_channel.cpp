@@ -20,7 +20,7 @@ FsdpChannel::Passing FsdpChannel::gather(const at::Tensor& own, const at::Tensor
       [&] { return group_.all_gather(own.const_data_ptr(), whole.mutable_data_ptr(), bytes); });
 }
 
-// Straight from each to each.
+// Each member sends directly to each other member.
 FsdpChannel::Passing FsdpChannel::gather_of_some(const at::Tensor& own, const at::Tensor& whole,
                                                  const std::vector<int>& of) {
   std::vector<Parcel> parcels;

@@ -20,7 +20,7 @@ CodedPart FsdpHolders::coded(Codec codec, int holder) const {
   return {codec, part(holder).size(), exact_in(exact, part(holder))};
 }
 
-// Runs of a group are runs of holders where each has as many whole expert groups; else sums go straight.
+// Runs of lanes become runs of holders if they consist of whole expert groups; else sums go straight.
 std::vector<FsdpHolders> fsdp_holders(const model::ParameterTable& table, const strategy::Pipeline& pipeline,
                                       int member, int t, int run_lanes) {
   std::vector<FsdpHolders> all;
@@ -73,7 +73,7 @@ void FsdpTraffic::give_back(const at::Tensor& tensor) {
   if (tensor.defined()) memory.give_back(static_cast<int64_t>(tensor.nbytes()));
 }
 
-// Sums that go straight to their holders count as those between nodes where some do.
+// Sums that go straight to their holders use the codec between nodes if the group spans nodes.
 Codec FsdpSums::first_codec(const FsdpHolders& holders) const {
   const bool straight = holders.run == 1 && spans_nodes_;
   return straight ? codecs_.between_nodes : codecs_.in_node;
@@ -163,7 +163,7 @@ void FsdpSums::expect(Sum& sum, int from, int part, Parcels& parcels) {
   parcels.push_back({sum.came.back().numbers, member_of(holders, from), /*sent=*/false});
 }
 
-// A lane without tokens gives nothing and takes the others' parts all the same.
+// A lane without tokens sends nothing but still receives the others' parts.
 void FsdpSums::pack_in_run(Sum& sum, Parcels& parcels) {
   const FsdpHolders& holders = holders_of(sum);
   const int first = holders.own_run() * holders.run;
@@ -269,7 +269,7 @@ FsdpSums::Sum FsdpSums::sums_of_run(const Sum& sum) {
   return of_run;
 }
 
-// In the order of lanes inside a run, then in that of runs.
+// Adds in the order of lanes inside a run, then in the order of runs.
 void FsdpSums::finish() {
   if (!passing_) return;
   traffic_.wait(*passing_, traffic_.store.shard(sums_.front().bucket).gradients.device());

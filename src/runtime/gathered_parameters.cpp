@@ -63,7 +63,7 @@ void GatheredParameters::end() {
       if (holders.count > 1) traffic_.give_back(gathered->second);
       parameters_.erase(gathered);
     }
-    if (holders.count == 1) continue;  // its gradients are where they belong
+    if (holders.count == 1) continue;  // its gradients are already in place
     const auto made = gradients_.find(bucket);
     at::Tensor own = made == gradients_.end() ? at::Tensor() : std::move(made->second);
     if (!operation_.sums_gradients || !trained(bucket)) {
@@ -82,7 +82,7 @@ void GatheredParameters::end() {
   }
 }
 
-// Holders differ in how many of their numbers keep their bits, and all send as much.
+// Holders differ in how many numbers no codec may change, but all send equally many bytes.
 int64_t GatheredParameters::coded_room(const FsdpHolders& holders) const {
   int64_t room = 0;
   const auto wide = static_cast<int64_t>(comm::size_of(traffic_.store.options().precision.compute));
@@ -118,7 +118,7 @@ void GatheredParameters::start_gathers(const Operation& operation) {
   }
 }
 
-// All lanes compute with what was coded, the one that holds it too.
+// All lanes compute with decoded numbers, also the lane that holds the originals.
 at::Tensor GatheredParameters::as_numbers(const Gather& gather) {
   if (options_.codecs.gather == Codec::kNone) return gather.came;
   const FsdpHolders& holders = holders_of(gather.bucket);

@@ -42,7 +42,7 @@ class EquivalenceOfHeads : public testing::TestWithParam<HeadCase> {
     own.world_size = world_size;
     own.strategies = std::move(strategies);
     if (own.shape.window == 0) return runtime::expect_as_one_rank(std::move(own), plans, one_rank());
-    // The formula of bytes knows no windows, through which lanes send less.
+    // The formula for bytes ignores windows, with which lanes send less.
     for (const Plan& plan : plans) {
       own.plan = plan;
       expect_equal(run_in_process(own), one_rank(), 1e-11, 1e-11);
@@ -80,14 +80,14 @@ constexpr model::HeadStyle classes_of(model::Pooling pooling) {
           .neck = model::NeckStyle{model::Activation::kGelu, true, true}};
 }
 
-// As ModernBERT's: attention looks both ways, in some layers through a window.
+// Like ModernBERT: attention sees both directions, in some layers through a window.
 void make_encoder(model::Shape& shape) {
   shape.causal = false;
   shape.norm = {.kind = model::NormKind::kLayer, .biases = true};
   shape.embedding_norm = true;
   shape.activation = model::Activation::kGelu;
 }
-// As BERT's: positions are learnt, and sums normed.
+// Like BERT: learnt positions, norms of sums.
 void make_bert(model::Shape& shape) {
   make_encoder(shape);
   shape.norm_place = model::NormPlace::kOfSum;

@@ -11,7 +11,7 @@ using layers::PieceSpan;
 
 std::vector<PieceSpan> lane_part_spans(const strategy::PipelineMicroBatch& micro_batch, int lane,
                                        const strategy::StepPlan& plan) {
-  // By sequence of the plan; shared ones first, so that all lanes number these alike.
+  // By sequence of the plan, shared ones first, so that all lanes give those the same numbers.
   std::map<int32_t, int> numbers;
   int next = 0;
   const auto number = [&](const std::vector<strategy::MicroBatchSequence>& sequences) {
@@ -27,7 +27,7 @@ std::vector<PieceSpan> lane_part_spans(const strategy::PipelineMicroBatch& micro
   for (const strategy::Piece& scheduled : micro_batch.pieces_on(lane)) {
     const strategy::Sequence& sequence = plan.sequences[static_cast<size_t>(scheduled.sequence)];
     const int first = numbers.at(scheduled.sequence);
-    // One token lies on one lane even where it is cut.
+    // A sequence of one token lies on one lane even under a ring.
     const bool cut = strategy::exchanges_heads(micro_batch.exchange) && first < shared_numbers;
     const bool shared = cut || !plan.is_whole(scheduled);
     const int family = sequence.branches.empty() ? -1 : first;

@@ -8,7 +8,7 @@ using ops::kernels::kThreads;
 using ops::kernels::Status;
 using ops::kernels::Stream;
 
-// Words of this block's job, thread by thread.
+// This block's job, word by word: each thread takes its share.
 template <typename Word>
 __device__ void copy_words(const CopyJob& job) {
   const Word* from = static_cast<const Word*>(job.from);

@@ -11,12 +11,12 @@
 namespace sluice::runtime {
 namespace {
 
-// Lists of one exchange, in the device's memory. They hardly ever change from step to step, so a list is
-// uploaded again only when it differs from the last one.
+// Lists of one exchange, in the device's memory. They rarely change from step to step, so a list is uploaded
+// again only if it differs from the last one.
 template <typename Job>
 class DeviceList {
  public:
-  // REQUIRES: the current stream is the one of all earlier calls.
+  // REQUIRES: the current stream is that of all earlier calls.
   const Job* update(std::vector<Job> jobs, const c10::Device& device) {
     const auto bytes = static_cast<int64_t>(jobs.size() * sizeof(Job));
     if (same(jobs)) return data();
@@ -105,7 +105,7 @@ class DeviceLinkMover final : public LinkMover {
 
   static constexpr size_t kMostLists = 4096;
 
-  // By the exchange's address; another exchange that comes to lie there later has other jobs.
+  // By the exchange's address. A later exchange at the same address has other jobs.
   Lists& lists_of(const link::WireLevel& level) {
     if (lists_.size() >= kMostLists) lists_.clear();
     return lists_[&level];

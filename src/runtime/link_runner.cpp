@@ -240,7 +240,7 @@ void LinkRunner::exchange(const std::vector<int64_t>& send_bytes, const std::vec
 
 namespace {
 
-// visit(a peer's elements in the wide buffer, its bytes in the coded one), peer after peer.
+// Calls visit(a peer's elements in the wide buffer, its bytes in the coded one), peer after peer.
 template <typename Visit>
 void for_each_part(const std::vector<int64_t>& elements, const std::vector<int64_t>& bytes, Visit visit) {
   base::Interval own{0, 0}, coded{0, 0};
@@ -300,7 +300,7 @@ struct DifferenceBuffers {
         factors(at::empty({factors_count}, at::dtype(at::kFloat).device(device))),
         exact(at::empty({exact_count}, at::dtype(type).device(device))) {}
 
-  // visit(codes, factors, exact, bytes) of each peer.
+  // Calls visit(codes, factors, exact, bytes) for each peer.
   template <typename Visit>
   void for_each_peer(const std::array<const std::vector<int64_t>*, 3>& counts,
                      const std::vector<int64_t>& bytes, const at::Tensor& wire, const Visit& visit) const {

@@ -58,7 +58,7 @@ int LocalProgram::last_before(const std::vector<Measurement>& measured, int posi
   return last;
 }
 
-// Who held up what stood still from `from_ns` to `until_ns` for `position`, and for what that waited in turn.
+// Attributes a stall from `from_ns` to `until_ns` at `position` to the ranks awaited, cause by cause.
 void LocalProgram::add_awaited(const std::vector<Measurement>& measured, int position, int64_t from_ns,
                                int64_t until_ns, std::map<int, int64_t>& stalled_for) const {
   while (position >= 0 && until_ns > from_ns && stream(position) != graph::Stream::kCompute) {

@@ -137,7 +137,7 @@ void decode_all_moments(const at::Tensor& codes_N, const at::Tensor& exponents_G
   });
 }
 
-// [groups, kCodecGroup], with zeros behind the last.
+// Shape [groups, kCodecGroup], padded with zeros.
 at::Tensor in_groups(const at::Tensor& numbers_N) {
   const int64_t groups = codec_groups(numbers_N.numel());
   return at::constant_pad_nd(numbers_N, {0, groups * kCodecGroup - numbers_N.numel()})

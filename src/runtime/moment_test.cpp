@@ -48,7 +48,7 @@ TEST(Moment, CodedOnesKeepTheirFirstBitsWhateverTheirMagnitude) {
     for (const double largest : {1.0, 3e-9, 7e11}) {
       const at::Tensor first = spread(Sign::kAny, 6, largest, type),
                        second = spread(Sign::kNone, 14, largest, type);
-      // To the nearest half a step is lost, by chance a step; the largest may be a step below itself.
+      // Errors: half a step to the nearest, a step stochastically; the largest may lose a step.
       EXPECT_LE(worst_relative(coded(Sign::kAny, first).read(), first), 1.0 / 32 + 1e-6);
       EXPECT_LE(worst_relative(coded(Sign::kNone, second).read(), second), 1.0 / 32 + 1e-6);
       EXPECT_LE(worst_relative(coded(Sign::kAny, first, 5).read(), first), 1.0 / 16 + 1e-6);
@@ -68,13 +68,13 @@ TEST(Moment, NothingOfASecondOneVanishesBesideOthers) {
   const at::Tensor second = coded(Sign::kNone, numbers, 3).read();
   EXPECT_GT(second[1].item<double>(), 0) << "its root divides";
   EXPECT_LT(second[1].item<double>(), 4e-6);
-  // A group of zeros alone has nothing that a rounding could be of.
+  // In a group of zeros alone, no zero can come from rounding.
   const int64_t group = strategy::kCodecGroup;
   EXPECT_EQ(second.narrow(0, group, kMoments - group).max().item<double>(), 0);
   EXPECT_EQ(coded(Sign::kAny, numbers).read()[1].item<double>(), 0);
 }
 
-// One rank's sum is exactly 0 where another order of the same numbers leaves their last bits.
+// One rank's sum is exactly 0 where another order of the same numbers leaves rounding errors.
 TEST(Moment, AZeroIsReadAsWhatDiffersFromItByRounding) {
   for (const auto type : {at::kFloat, at::kDouble}) {
     at::Tensor exact = at::zeros({kMoments}, type), rounded = exact.clone();
@@ -176,7 +176,7 @@ TEST(MomentsOf8Bits, LearnAsWideOnesDo) {
   EXPECT_NEAR(coded.losses.back(), wide.losses.back(), 0.05 * learned);
 }
 
-// Groups have one owner each and chance follows the place, so strategies round alike.
+// Each group has one owner and random bits depend on the place, so strategies round alike.
 TEST(MomentsOf8Bits, RoundAlikeUnderEveryStrategy) {
   RunOptions options;
   options.shape = coded_shape();
@@ -209,8 +209,8 @@ void expect_losses_of_one_rank(RunOptions options) {
   }
 }
 
-// Many experts get one token or none. Most of their gradients are 0, or the rounding error that another order
-// of sums leaves.
+// Many experts get one token or none. Most of their gradients are 0, or the rounding error of another order
+// of sums.
 TEST(MomentsOf8Bits, RoundAlikeWhereExpertsGetOneToken) {
   for (const int64_t experts : {40, 96}) {
     RunOptions options;

@@ -19,7 +19,7 @@ namespace {
 
 using base::Interval;
 
-// Keller Jordan's: x -> a x + b (x xᵀ) x + c (x xᵀ)² x.
+// Keller Jordan's coefficients: x -> a x + b (x xᵀ) x + c (x xᵀ)² x.
 constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;
 
 // Multiply-adds of an iteration.
@@ -112,7 +112,7 @@ class MatrixUpdates {
                   base::text(world.size(), " of ", store.options().world_size, " ranks"));
   }
 
-  // While one round's matrices are made orthogonal, the next one's are on their way.
+  // While one round's matrices are made orthogonal, the next round's are being gathered.
   void run() {
     const std::vector<HiddenMatrix> matrices = hidden_matrices(store_.table());
     const std::vector<Round> rounds = rounds_of(matrices, world_.size());
@@ -144,7 +144,7 @@ class MatrixUpdates {
         .dtype(scalar_type(store_.options().precision.master()))
         .device(store_.options().device);
   }
-  // By rank, the elements of its matrix that this rank owns; and those of this rank's matrix that it owns.
+  // Element counts by rank: this rank's part of that rank's matrix; that rank's part of this rank's matrix.
   std::vector<int64_t> to_matrices(const Round& round) const {
     std::vector<int64_t> elements;
     for (const HiddenMatrix* matrix : round.of_rank) elements.push_back(own_part(matrix).size());
@@ -173,7 +173,7 @@ class MatrixUpdates {
     return result;
   }
 
-  // Momentum takes up the gradients, and what it comes to goes to the matrices' ranks.
+  // Updates the momentum with the gradients and sends the result to the matrices' ranks.
   InFlight gather(const Round& round) {
     const std::vector<int64_t> send = to_matrices(round);
     const at::Tensor sent = at::empty({std::accumulate(send.begin(), send.end(), int64_t{0})}, numbers());

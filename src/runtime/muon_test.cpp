@@ -1,4 +1,4 @@
-// Muon beside its formulas, and under strategies beside one rank.
+// Muon compared with its formulas, and under strategies with one rank.
 #include "runtime/muon.h"
 
 #include <ATen/ATen.h>
@@ -17,7 +17,7 @@ TEST(Muon, NewtonSchulzBringsSingularValuesNearOne) {
     const at::Tensor x = at::randn({rows, columns}, at::kDouble);
     const at::Tensor made = orthogonal(x, 5, 1e-7);
     const auto [u, s, vh] = at::linalg_svd(x, /*full_matrices=*/false);
-    // The iteration keeps singular vectors: what it does to each singular value is the polynomial.
+    // The iteration keeps singular vectors and applies its polynomial to each singular value.
     at::Tensor values = s / x.norm().clamp_min(1e-7);
     for (int step = 0; step < 5; ++step)
       values = 3.4445 * values - 4.7750 * values.pow(3) + 2.0315 * values.pow(5);
@@ -43,7 +43,7 @@ at::Tensor stored_matrix(const at::Tensor& flat, const HiddenMatrix& matrix) {
   return flat.narrow(0, matrix.elements.begin, matrix.elements.size()).view({matrix.rows, matrix.columns});
 }
 
-// torch.optim.Muon's lines, on one rank, in double, after clipping; nothing else changes.
+// The lines of torch.optim.Muon, on one rank, in double, after clipping; all else stays unchanged.
 TEST(Muon, UpdatesAsItsFormulasSay) {
   for (const bool matches_adamw : {true, false}) {
     const model::ParameterTable table = model::parameter_table(model::shape_of_odd_sizes());

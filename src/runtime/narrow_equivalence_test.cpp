@@ -1,5 +1,5 @@
-// Products in fewer bits, in whole runs: the layers that a pipeline names and no others, whichever of its
-// ranks has them; noise that a step measures.
+// Whole runs with low-precision GEMMs: in the layers that a pipeline names and in no others, on whichever of
+// its ranks they are; and the noise that a step measures.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ TEST(NarrowRuns, LearnNearlyTheSameAndRepeatToTheBit) {
   }
 }
 
-// A row has one factor wherever it is: stages and lanes that have whole rows round them alike.
+// A row has one factor on any rank: stages, and lanes with whole rows, round rows alike.
 TEST(NarrowRuns, StagesHaveTheLayersThatTheirPipelineNames) {
   for (const std::vector<int>& layers : {std::vector<int>{0}, {1, 3}, {0, 1, 2, 3}}) {
     const std::vector<LowPrecisionGemms> narrow{{GemmFormat::kInt8, layers}};
@@ -52,8 +52,8 @@ TEST(NarrowRuns, StagesHaveTheLayersThatTheirPipelineNames) {
   }
 }
 
-// Lanes that share parameters make their operations elsewhere; TP ranks have parts of rows, with factors of
-// their own.
+// With FSDP, lanes make their operations in another place. TP ranks have parts of rows, with their own
+// factors.
 TEST(NarrowRuns, EveryKindOfPipelineStaysNear) {
   const RunRecord wide = run_in_process(narrowed({}));
   const LowPrecisionGemms all{GemmFormat::kInt8, {0, 1, 2, 3}};
@@ -62,7 +62,7 @@ TEST(NarrowRuns, EveryKindOfPipelineStaysNear) {
     EXPECT_GT(distance(narrow, wide), 1e-9) << strategy;
     EXPECT_LT(distance(narrow, wide), 0.05) << strategy;
   }
-  // One of two pipelines adds less than both.
+  // Low precision in one of two pipelines adds less noise than in both.
   const double one_of_two = distance(run_in_process(narrowed({all}, 2, "2x<1,1,1>")), wide);
   EXPECT_GT(one_of_two, 1e-9);
   EXPECT_LT(one_of_two, 0.05);

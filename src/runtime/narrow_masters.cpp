@@ -22,8 +22,8 @@ void write_masters(const OwnerSlice& slice, int64_t first, const at::Tensor& num
       .copy_(rounded_by_chance(numbers, seed, slice.owned.begin + first));
 }
 
-// The 16 bits below a bfloat16's last are a fraction of its last place. With as many bits by chance on top
-// they carry just as often; what is left of them is cut off.
+// The 16 bits below a bfloat16's last are a fraction of its last place. Adding 16 random bits carries with
+// that probability; the remaining low bits are cut off.
 at::Tensor rounded_by_chance(const at::Tensor& x, uint64_t seed, int64_t place) {
   const at::Tensor x_N = x.to(at::kFloat);
   constexpr int64_t kLowBits = 16, kHigh = ~int64_t{0xffff};

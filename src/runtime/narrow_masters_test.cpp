@@ -43,7 +43,7 @@ TEST(NarrowMasters, ChanceIsOfThePlaceAndTheSeed) {
   EXPECT_FALSE(at::equal(all, rounded_by_chance(x, 10, 100)));
 }
 
-// Two bytes of a master in place of four, and no copy beside it where bfloat16 computes.
+// A master takes two bytes instead of four, and has no copy if the compute dtype is bfloat16.
 TEST(NarrowMasters, TakeHalfOfWideOnes) {
   const model::ParameterTable table = model::parameter_table(model::sliced_shape());
   for (const auto& [compute, wide, narrow] :
@@ -55,7 +55,7 @@ TEST(NarrowMasters, TakeHalfOfWideOnes) {
   }
 }
 
-// Steps of a fiftieth of a last place: to the nearest all would be lost.
+// Steps of a fiftieth of a last place: rounding to the nearest would lose all of them.
 TEST(NarrowMasters, FollowStepsThatAreSmallerThanTheirLastPlace) {
   const model::ParameterTable table = model::parameter_table(model::sliced_shape());
   ParameterStore store(table, {.precision = {comm::DType::kBFloat16, Masters::kBFloat16}});

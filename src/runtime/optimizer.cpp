@@ -26,7 +26,7 @@ double AdamW::gradient_scale(int64_t targets, double gradient_norm) const {
 
 namespace {
 
-// Elements that a CPU works on at once, in a wider copy: as many as its caches hold.
+// Elements that a CPU processes at once in a wider copy: as many as its caches hold.
 constexpr int64_t kCpuPart = int64_t{1} << 16;
 
 // The parts of an owner slice that learn by gradient, merged into the longest runs.
@@ -69,7 +69,7 @@ void update_counted(ParameterStore& store, const AdamW& options) {
 
 }  // namespace
 
-// Part by part: on a CPU the norm makes a copy in double.
+// Part by part, because on a CPU the norm makes a copy in double.
 double squared_gradient_norm(const ParameterStore& store) {
   std::vector<at::Tensor> norms;
   for (const model::Bucket& bucket : store.table().buckets) {
@@ -109,8 +109,8 @@ uint64_t chance_of(const AdamW& options, int bucket, int moment) {
          hashed(2 * static_cast<uint32_t>(bucket) + static_cast<uint32_t>(moment));
 }
 
-// Coded moments and narrow masters are made wide, updated and coded again part by part, so that little is
-// wide at a time: on a CPU as much as its caches hold.
+// Coded moments and narrow masters are widened, updated and coded again part by part, so that little memory
+// is wide at a time: on a CPU as much as its caches hold.
 void update_slice(OwnerSlice& slice, int bucket, const std::vector<model::ParameterGroupRun>& learning,
                   const AdamW& options, const at::Tensor& step) {
   const int64_t coded_part = slice.master.is_cpu() ? kCpuPart : int64_t{1} << 24;

@@ -19,7 +19,7 @@ AdamWStep step_of(const AdamW& options, double gradient_scale) {
           .inverse_root = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(options.beta2, update)))};
 }
 
-// Elements `run` of a bucket, all of one parameter and of the slice.
+// Elements `run` of a bucket, all inside one parameter and the slice.
 AdamWRun run_of(const OwnerSlice& slice, const at::Tensor& copy, base::Interval run, const AdamW& options,
                 const AdamW::Rates& rates, bool copies) {
   const int64_t offset = run.begin - slice.owned.begin;

@@ -1,5 +1,5 @@
-// Reads 16 and writes 14 bytes for each parameter, bound by memory: 42 where clipping, AdamW and the copy are
-// passes of their own. Runs come by value with the launch, so nothing is uploaded.
+// Reads 16 and writes 14 bytes for each parameter, bound by memory; separate passes for clipping, AdamW and
+// the copy take 42. Runs are passed by value with the launch, so nothing is uploaded.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -48,13 +48,13 @@ __device__ void update(const AdamWRun& run, const AdamWStep& step, int64_t i) {
   if (run.copy != nullptr) store<kElements>(reinterpret_cast<ops::kernels::BFloat16*>(run.copy) + i, p);
 }
 
-// How many elements in front of `address` the 16 bytes of a bfloat16 vector begin, were it an array of S.
+// Elements of S from the vector boundary (kWide elements of S) before `address` to `address`.
 template <typename S>
 __device__ __host__ int64_t behind_boundary(const void* address) {
   return static_cast<int64_t>(reinterpret_cast<uint64_t>(address) / sizeof(S) % kWide);
 }
 
-// Vectors begin at boundaries of memory, so a run's first and last vector may stick out of it.
+// Vectors begin at memory boundaries, so a run's first and last vector may reach beyond the run.
 __device__ void update_vector(const AdamWRun& run, const AdamWStep& step, int64_t begin) {
   if (begin >= 0 && begin + kWide <= run.elements) return update<kWide>(run, step, begin);
   for (int64_t i = begin < 0 ? 0 : begin; i < run.elements && i < begin + kWide; ++i) update<1>(run, step, i);
@@ -79,7 +79,7 @@ __global__ void adamw(const __grid_constant__ Launch launch) {
   }
 }
 
-// One element after the other, for arrays that lie unlike each other.
+// Element by element, for runs whose arrays are aligned differently.
 __global__ void adamw_narrow(const __grid_constant__ Launch launch) {
   const auto block = static_cast<int32_t>(blockIdx.x);
   const int index = run_of_block(launch, block);
@@ -100,7 +100,7 @@ bool lies_alike(const AdamWRun& run) {
          (run.copy == nullptr || behind_boundary<uint16_t>(run.copy) == before);
 }
 
-// Runs of which one lies unlike leave the others their wide accesses.
+// Misaligned runs are separated, so that the others keep their wide accesses.
 struct RunsByLie {
   std::vector<AdamWRun> alike, unlike;
 };

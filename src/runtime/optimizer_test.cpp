@@ -110,8 +110,8 @@ TEST(Optimizer, EachGroupHasItsOwnRates) {
   EXPECT_TRUE(at::equal(masters.front(), as_usual.front()));
 }
 
-// A fixed step against what was counted, or what was counted itself; neither is a gradient, whatever groups
-// say.
+// A fixed step against the sign of counts, or the counts themselves. Neither is a gradient, and groups do not
+// change either.
 TEST(Optimizer, CountedParametersFollowTheirCounts) {
   model::Shape shape = model::sliced_shape();
   shape.experts = {.count = 5, .per_token = 2, .hidden = 8, .corrected = true, .remembers_loads = true};

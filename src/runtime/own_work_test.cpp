@@ -22,7 +22,7 @@ graph::StepGraph two_ranks(int pace_percent = 100) {
                       graphs::small_cost(shape, {.device_bytes = 1 << 28}), 2);
 }
 
-// What a rank would measure where `reality` is what differs; for a transfer or round it waited for `awaited`.
+// A rank's measurements under `reality`; `awaited`: the rank that transfers and rounds waited for.
 std::vector<Measurement> measured_in(const graph::StepGraph& graph, const graph::Reality& reality,
                                      size_t rank, int awaited) {
   const graph::StepTimes times = graph::times_in(graph, reality);

@@ -23,17 +23,17 @@ at::TensorOptions tensor_options(const ParameterStore::Options& options, comm::D
   return at::TensorOptions().dtype(scalar_type(dtype)).device(options.device);
 }
 
-// A one-dimensional tensor of at least `size` elements, kept where it is little larger: a step's memory was
-// proved without what another strategy needs.
+// Keeps a one-dimensional tensor of at least `size` elements that is little larger, else allocates one. A
+// step's memory was proved without another strategy's larger arena.
 void fit(at::Tensor& arena, int64_t size, at::TensorOptions options) {
-  constexpr int64_t kLargerBy = 64;  // a part of its size
+  constexpr int64_t kLargerBy = 64;  // at most 1/64 larger
   const bool fits = arena.defined() && arena.numel() >= size && arena.numel() - size <= size / kLargerBy;
   if (fits) return;
   arena = at::Tensor();
   arena = at::empty({size}, options);
 }
 
-// Elements that are made narrower at once, in a copy.
+// Elements that are narrowed at once, in a copy.
 int64_t at_once(const at::Tensor& tensor) { return tensor.is_cpu() ? int64_t{1} << 16 : int64_t{1} << 24; }
 
 void copy_as_bfloat16(const at::Tensor& to, const at::Tensor& from) {
@@ -124,7 +124,7 @@ void ParameterStore::refresh_compute_copies() {
   for (const model::Bucket& bucket : table_.buckets) {
     at::Tensor& copy = compute_copies_[static_cast<size_t>(bucket.index)];
     const at::Tensor& master = owner(bucket.index).master;
-    // No copy where the dtypes agree: the result then aliases the master. Else its memory stays in place.
+    // Equal dtypes need no copy: the result aliases the master. Else the copy keeps its memory.
     if (!copy.defined() || copy.is_alias_of(master)) {
       copy = master.to(compute, /*non_blocking=*/false, /*copy=*/copies_apart());
     } else if (!narrowed) {
@@ -151,7 +151,7 @@ void ParameterStore::follow_masters() {
       continue;
     }
     CodedNumbers& difference = differences_[static_cast<size_t>(bucket.index)];
-    difference = {};  // first, so that there are never two
+    difference = {};  // freed first, so that there are never two
     difference = follow(options_.pull, slice.master, copy, coded);
     copy_exact(bucket);
   }
@@ -169,7 +169,7 @@ void ParameterStore::open_step(const std::vector<link::Holding>& holdings, Gradi
     elements += holding.room_elements;
     trained_elements += trained_room(holding);
   }
-  std::fill(shards_.begin(), shards_.end(), ComputeShard{});  // lets go of an arena that is too small
+  std::fill(shards_.begin(), shards_.end(), ComputeShard{});  // frees an arena that is too small
   fit(parameter_arena_, elements, tensor_options(options_, options_.precision.compute));
   fit(gradient_arena_, trained_elements, tensor_options(options_, options_.precision.master()));
   gradient_arena_.narrow(0, 0, trained_elements).zero_();

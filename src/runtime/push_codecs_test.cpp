@@ -1,5 +1,5 @@
-// Gradients that travel in fewer bits: what stays exact, bytes by formula, the same bits again, and losses
-// near those of gradients that travel as they are.
+// Coded gradients: numbers that stay exact, bytes by formula, reproducible bits, and losses near those of
+// uncoded gradients.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -24,7 +24,7 @@ RunOptions on_four_ranks(const LevelCodecs& push) {
   return options;
 }
 
-// The largest difference of losses, relative to them.
+// The largest relative difference of losses.
 double apart(const RunRecord& a, const RunRecord& b) {
   double most = 0;
   EXPECT_EQ(a.losses.size(), b.losses.size());
@@ -50,7 +50,7 @@ TEST(PushCodecs, LossesStayNearThoseOfWideGradients) {
   }
 }
 
-// Each rank sends the others what they own of all parameters, and none of it twice; norms travel as they are.
+// Each rank sends every other rank its parameters' gradients once; norms travel uncoded.
 TEST(PushCodecs, BytesAreThoseOfTheFormula) {
   RunOptions options = on_four_ranks({Codec::kBFloat16, Codec::kBFloat16});
   options.gpus_per_node = 8;
@@ -67,12 +67,12 @@ TEST(PushCodecs, BytesAreThoseOfTheFormula) {
   const auto pushed = static_cast<double>(run_in_process(options).pushed_bytes.front() - 3 * 4 * exact);
   const double least = 3.0 * static_cast<double>(table.size()) * 132 / 128;
   EXPECT_GE(pushed, least);
-  // A part's last group is filled up.
+  // A part's last group is padded.
   const double parts = 4.0 * 3 * static_cast<double>(table.buckets.size());
   EXPECT_LE(pushed, least + parts * 132);
 }
 
-// Counts of visits are sums of whole numbers that steer: one off would be another step.
+// Counts of visits are whole numbers that steer corrections: an error of one would change the step.
 TEST(PushCodecs, CountsAndNormsTravelAsTheyAre) {
   RunOptions options = on_four_ranks({});
   options.shape.experts = {.count = 4, .per_token = 2, .hidden = 9, .normalised = true};

@@ -1,4 +1,4 @@
-// A frozen base in few bits trains adapters as its expanded numbers do, to the bit, whatever the strategy.
+// A frozen base in few bits trains adapters as its expanded numbers do, to the bit, under any strategy.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 using base::WeightFormat;
 
-// All linear layers adapted; matrices whose rows are whole blocks, and such that are not.
+// All linear layers have adapters; the rows of some matrices are whole blocks, those of others are not.
 model::Shape shape_of(WeightFormat format, int64_t word_bytes, int64_t hidden) {
   model::Shape shape = model::shape_of_odd_sizes();
   if (hidden > 0) {
@@ -27,7 +27,7 @@ model::Shape shape_of(WeightFormat format, int64_t word_bytes, int64_t hidden) {
   return shape;
 }
 
-// The base's numbers, by name, as one rank expands what initialize() draws.
+// The base's numbers, by name, as one rank expands them from initialize()'s draws.
 std::map<std::string, std::vector<float>> expanded_base(const model::Shape& shape, comm::DType dtype) {
   const model::ParameterTable table = model::parameter_table(shape);
   ParameterStore store(table, {.precision = {dtype}});
@@ -53,7 +53,7 @@ void expect_as_expanded(const model::Shape& shape, int world_size, const std::st
   options.initial = expanded_base(options.shape, options.dtype);
   RunOptions beforehand = options;
   beforehand.shape = model::with_plain_base(options.shape);
-  // Codes of expanded numbers are the codes that these were expanded from.
+  // Coding expanded numbers again gives the same codes.
   const RunRecord coded = run_in_process(options), expanded = run_in_process(beforehand);
   EXPECT_EQ(coded.losses, expanded.losses) << strategy;
   EXPECT_EQ(coded.gradient_norms, expanded.gradient_norms) << strategy;
@@ -70,7 +70,7 @@ void expect_as_expanded(WeightFormat format, int64_t hidden, int world_size, con
   expect_as_expanded(shape_of(format, 8, hidden), world_size, strategy);
 }
 
-// Experts are coded too, each on its own, and lanes gather or divide them.
+// Experts are coded too, each on its own; lanes gather or divide them.
 TEST(QuantizedBase, TrainsAsItsExpandedNumbersWithExperts) {
   model::Shape shape = model::shape_of_odd_sizes();
   shape.experts = {.count = 4, .per_token = 2, .hidden = 14, .normalised = true};

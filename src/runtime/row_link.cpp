@@ -19,7 +19,7 @@ ActRows carry(const RowLink& link, const ActRows& rows, comm::DType dtype, c10::
   for (const int64_t shard : link.shard_rows) carried.push_back(at::zeros({shard, link.width}, options));
   LinkMemories memories{.compute = carried, .owner = {}};
   for (const at::Tensor& shard : rows) memories.owner.push_back(shard.contiguous());
-  // A rank without rows takes part.
+  // A rank without rows takes part, too.
   if (memories.owner.empty()) memories.owner.push_back(at::zeros({0}, options));
   if (link.between_nodes) runners.inter.run(link.wire.inter, memories, dtype);
   runners.intra.run(link.wire.intra, memories, dtype);

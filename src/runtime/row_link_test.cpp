@@ -23,7 +23,7 @@ namespace {
 using link::RowEnd;
 using link::RowPlacement;
 
-// Two random plans of the same sequences, with the ends of theirs that a row link joins.
+// Two random plans of the same sequences, with the ends that a row link joins.
 struct Pair {
   int world_size = 1;
   int gpus_per_node = 1;
@@ -55,7 +55,7 @@ double value_of(const link::RowRun& run, int64_t token, int64_t column) {
   return 1 + run.sequence * 1e6 + static_cast<double>(token) * 10 + static_cast<double>(column);
 }
 
-// visit(a rank's runs, first element of each one's shard) of the rows that a rank has.
+// Calls visit(a rank's run, token, column, element) for the rows that a rank has.
 template <typename Visit>
 void for_each_row(const RowPlacement& placement, int rank, const ActRows& rows, int64_t width, Visit visit) {
   for (const link::RowRun& run : placement.runs) {
@@ -68,7 +68,7 @@ void for_each_row(const RowPlacement& placement, int rank, const ActRows& rows, 
   }
 }
 
-// Rows with their values, and with rubbish where no token is.
+// Rows with their values, and −7 where there is no token.
 ActRows filled(const RowPlacement& placement, int rank, int64_t width) {
   ActRows rows;
   for (const int64_t shard : placement.shard_rows[static_cast<size_t>(rank)])
@@ -80,7 +80,7 @@ ActRows filled(const RowPlacement& placement, int rank, int64_t width) {
   return rows;
 }
 
-// Every token's row, and zeros everywhere else.
+// Expects every token's row, and zeros everywhere else.
 void expect_carried(const RowPlacement& placement, int rank, const ActRows& rows, int64_t width, uint64_t seed) {
   double rest = 0;
   for (const at::Tensor& shard : rows) rest += shard.numel() > 0 ? shard.abs().sum().item<double>() : 0;
@@ -92,7 +92,7 @@ void expect_carried(const RowPlacement& placement, int rank, const ActRows& rows
   EXPECT_EQ(rest, 0) << "seed " << seed << " rank " << rank;
 }
 
-// One element after another: by token, whose it is.
+// The rank of every token, found token by token.
 std::map<std::pair<int, int64_t>, int> homes(const RowPlacement& placement) {
   std::map<std::pair<int, int64_t>, int> homes;
   for (const link::RowRun& run : placement.runs) {
@@ -112,7 +112,7 @@ int64_t changed_homes(const RowPlacement& from, const RowPlacement& to) {
   return changed;
 }
 
-// All ranks of a world carry the rows of pair after pair there and back, over the strict fake transport.
+// All ranks of a world carry the rows of each pair there and back, over the strict fake transport.
 class Carriers {
  public:
   Carriers(int world_size, uint64_t first_seed, uint64_t pairs)
@@ -190,7 +190,7 @@ TEST(RowLink, UnchangedLayoutsSendNothing) {
   }
 }
 
-// TP ranks have even shards of a lane's rows, the last ones with rows that no token has.
+// TP ranks have even shards of a lane's rows; the last shards include rows without tokens.
 TEST(RowLink, PlacesRowsByLaneAndTpRank) {
   strategy::StepPlan plan;
   plan.sequences = {{0, 0, 5}, {1, 0, 4}};

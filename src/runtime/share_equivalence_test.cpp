@@ -1,4 +1,4 @@
-// Lanes that share parameters train as one rank does, whatever they exchange besides.
+// Lanes that share parameters train as one rank does, whichever exchanges they use.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace sluice::runtime {
 namespace {
 
-// Whole sequences and rings, within share groups and across them, and lanes that have nothing in some passes.
+// Whole sequences and rings, within share groups and across them, and lanes that are idle in some passes.
 class EquivalenceOfShares : public EquivalenceOnLanes {};
 
 TEST_F(EquivalenceOfShares, TwoLanes) { expect_as_one_rank(2, {"<1,1,2,2>"}); }
@@ -80,7 +80,7 @@ TEST_F(EquivalenceOfShares, TiedEmbeddings) {
   expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
 }
 
-// Rounded on their way alone: sums and accumulators are FP32, and what travels is half as much.
+// Only transfers are rounded: sums and accumulators are FP32, and half as many bytes travel.
 TEST_F(EquivalenceOfShares, GradientsTravelInBFloat16) {
   RunOptions options;
   options.dtype = comm::DType::kFloat32;
@@ -126,7 +126,7 @@ TEST_F(EquivalenceOfShares, SumsInNodesBeforeThoseBetweenThem) {
   }
 }
 
-// The embedding's and the head's are large enough to go in pieces.
+// The embedding and the head are large enough to travel in pieces.
 TEST_F(EquivalenceOfShares, SumsInNodesInPieces) {
   for (const bool tied : {false, true}) {
     RunOptions options;
@@ -162,7 +162,7 @@ TEST_F(EquivalenceOfShares, RandomDelaysChangeNothingAtAll) {
   expect_delays_change_nothing(std::move(options));
 }
 
-// Cells that are cut by layers, for copies to host memory, carry what is at hand from one to the next.
+// Cells that are cut by layers, for copies to host memory, pass gathered parameters on.
 TEST_F(EquivalenceOfShares, RecomputingAndOffloadingChangeNothingAtAll) {
   RunOptions options;
   options.world_size = 4;
@@ -173,8 +173,8 @@ TEST_F(EquivalenceOfShares, RecomputingAndOffloadingChangeNothingAtAll) {
   expect_memory_policies_change_nothing(std::move(options));
 }
 
-// On the fullest rank. A cell counts its fullest window on top of all activations that it begins with, so on
-// ranks with little else the model is above what is measured by up to two layers' gradients.
+// On the fullest rank. A cell counts its fullest window on top of all activations that it begins with. So on
+// ranks with little else, predictions exceed the measured peak by up to two layers' gradients.
 TEST_F(EquivalenceOfShares, PeakBytesAreThePredictedOnes) {
   RunOptions options;
   options.steps = 2;
@@ -210,7 +210,7 @@ TEST_F(EquivalenceOfShares, PeakBytesAreThePredictedOnes) {
 }
 
 // Micro-batches of one and of many sequences that exchange heads, within share groups and across them. Twelve
-// heads are uneven over 5, 7 and 8 lanes, six key heads over 4 as well.
+// heads are uneven over 5, 7 and 8 lanes; six key heads are uneven over 4 as well.
 class EquivalenceOfSharesAndExchanges : public EquivalenceOfExchanges {
  protected:
   static std::vector<LaneExchange> heads() { return {{.head_lanes = 0}}; }
@@ -357,7 +357,7 @@ TEST_F(EquivalenceOfExpertLanes, ExchangedHeads) {
   options.exchanges = {{.head_lanes = 0}, {.head_lanes = 2}, {.head_lanes = 1}};
   expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
 }
-// Experts lie elsewhere in every step, some on several lanes.
+// Experts lie on different lanes in every step, some on several.
 TEST_F(EquivalenceOfExpertLanes, PlacedAnewInEveryStep) {
   RunOptions options = eight();
   const RunRecord reference = run_in_process(options);

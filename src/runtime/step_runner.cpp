@@ -226,7 +226,7 @@ void StepRunner::run(const Node& node) {
     case NodeKind::kUpdate:
       SLUICE_ASSERT(optimizer_ != nullptr, "an evaluation graph has an update");
       if (!resources_.updates) return;
-      // Nothing good comes of gradients that are not numbers: masters stay as they are, on all ranks.
+      // Gradients that are not finite would spoil the masters, so these stay unchanged on all ranks.
       if (!std::isfinite(scalars_.loss_sum) || !std::isfinite(scalars_.gradient_squares)) return;
       if (optimizer_->muon) {
         update_matrices(resources_.store, *optimizer_, std::max<int64_t>(1, scalars_.targets),
@@ -236,7 +236,7 @@ void StepRunner::run(const Node& node) {
   }
 }
 
-// Some gradients are made with input gradients (learns_with_input), and wait for the matrices'
+// Some gradients are computed with input gradients (learns_with_input) and wait for the matrices' gradients
 // before they are summed.
 GatheredParameters::Operation StepRunner::shared_operation(cost::CellKind kind, int64_t position) const {
   const model::Program& program = resources_.store.table().program;
@@ -254,7 +254,7 @@ layers::FlatShards StepRunner::shards_of(at::Tensor ComputeShard::*member) const
   return [this, member](int bucket) { return resources_.store.shard(bucket).*member; };
 }
 
-// Weight gradients of adapters need no matrix that they adapt.
+// Adapters' weight gradients do not need the adapted matrices.
 StepRunner::Expanded StepRunner::expand(cost::CellKind kind, int64_t position,
                                         const layers::FlatShards& weights) {
   const model::ParameterTable& table = resources_.store.table();
@@ -322,11 +322,11 @@ void StepRunner::operate(const Node& node, int64_t position, const Compute& comp
   gathered_->end();
 }
 
-// Calls visit(gradient) for the part of each vector in what is gathered of an operation's gradients.
+// Calls visit(gradient) for each early gradient within the gathered gradients of an operation.
 namespace {
 
-// Whether a gradient is made with that of the layer's input, and not with those of matrices: of vectors, and
-// of the adapters of single experts.
+// Whether a gradient is computed with the layer's input gradient, not with the matrices': true for vectors
+// and for adapters of single experts.
 bool learns_with_input(const model::Parameter& parameter) {
   return parameter.one_dimensional() || (parameter.factor != model::Factor::kNone && parameter.experts > 0);
 }
@@ -400,18 +400,18 @@ void StepRunner::forward(const Node& node) {
   }
 }
 
-// Nothing below the first operation that trains has a use for the gradient of its input.
+// Operations below the first that trains do not need the gradient of its input.
 void StepRunner::drop_unused_gradient(LanePart& batch, int64_t position) {
   if (position == graph_.program.first_trained()) batch.flow.gradient_SH.reset();
 }
 
-// The trunk in front made them.
+// Takes the rows that the trunk in front made.
 void StepRunner::take_rows(LanePart& batch) {
   batch.flow.activation_SH = std::move(resources_.rows->begin.at(batch.place));
   activations_.take(flowing_bytes(batch));
 }
 
-// In training the trunk behind has made their gradients already.
+// Leaves rows for the trunk behind. In training that trunk has already made their gradients.
 void StepRunner::leave_rows(LanePart& batch) {
   const int64_t flowing = flowing_bytes(batch);
   at::Tensor rows_SH = std::exchange(batch.flow.activation_SH, {});
@@ -435,7 +435,7 @@ void StepRunner::drop_carried(LanePart& batch) {
   if (!comes_back && run_.end > program.head()) batch.flow.layout.carried.reset();
 }
 
-// All micro-batches' rows go with one copy of the matrix, which outlives the shard.
+// All micro-batches' rows share one copy of the matrix, which outlives the shard.
 void StepRunner::keep_head_rows(LanePart& batch) {
   layers::HeadRows rows = std::exchange(batch.flow.head_rows, {});
   rows.output_VH = own_head_rows_.empty() ? rows.output_VH.clone() : kept_output_VH_;
@@ -445,7 +445,7 @@ void StepRunner::keep_head_rows(LanePart& batch) {
   own_head_rows_[batch.place] = std::move(rows);
 }
 
-// Every TP rank finds the same loss, the first one counts it.
+// Every TP rank finds the same loss; the first one counts it.
 void StepRunner::count_loss(LanePart& batch) {
   if (batch.flow.head_rows.row_MH.defined()) keep_head_rows(batch);
   at::Tensor sums = std::move(batch.flow.sums);
@@ -473,7 +473,7 @@ void StepRunner::backward(const Node& node) {
   }
 }
 
-// Input gradients, and in a fused backward the weights' too.
+// Computes input gradients and, in a fused backward, weight gradients too.
 void StepRunner::backward_operation(const Node& node, int64_t position, LanePart& batch,
                                     const layers::Operation& operation) {
   const size_t i = stage_index(position);
@@ -509,7 +509,7 @@ void StepRunner::backward_weight(const Node& node) {
   }
 }
 
-// Sends this rank's rows and what is carried beside them, or receives them into new tensors; rows are the TP
+// Sends this rank's rows and the rows carried beside them, or receives them into new tensors. Rows are the TP
 // shard of the micro-batch.
 void StepRunner::pass(comm::Communicator& communicator, const Border& border, LanePart& batch,
                       at::Tensor layers::Flow::*stream_SH) {
@@ -581,12 +581,12 @@ void StepRunner::fetch(const Node& node) {
   batch->away[i].fetch(*batch->saved[i], {activations_, host_});
 }
 
-// Whether this act makes gradients of it.
+// Whether this act makes gradients of the bucket.
 bool StepRunner::pushes(const model::Bucket& bucket) const {
   return bucket.trained && graph_.links->round_of_bucket[static_cast<size_t>(bucket.index)] >= 0;
 }
 
-// Pushes of this act take the place of sums that owners have. Trunks that share no bucket leave each other's there.
+// Saves the owners' sums that this act's pushes overwrite. Trunks without common buckets overwrite none.
 void StepRunner::keep_earlier() {
   EarlierActs& earlier = *resources_.earlier;
   const std::vector<model::Bucket>& buckets = resources_.store.table().buckets;
@@ -599,7 +599,7 @@ void StepRunner::keep_earlier() {
   }
 }
 
-// Adds earlier acts to this one, and leaves the sums for the next. Owners have the gradients' sums of this act.
+// Adds earlier acts' sums to this act's, which the owners hold, and keeps the total for the next act.
 void StepRunner::join_earlier(std::vector<double>& own) {
   EarlierActs& earlier = *resources_.earlier;
   earlier.sums.resize(own.size());
@@ -659,7 +659,7 @@ std::vector<std::vector<double>> StepRunner::row_numbers() const {
   return numbers;
 }
 
-// This rank's row of each token between two operations.
+// Bytes of this rank's rows between two operations.
 int64_t StepRunner::row_bytes(const LanePart& batch) const {
   return batch.flow.layout.rows / pipeline_->scheme.tp * resources_.context.shape.hidden *
          comm::size_of(resources_.store.options().precision.compute);

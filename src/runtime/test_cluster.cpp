@@ -143,7 +143,7 @@ int64_t mean_bytes(const strategy::PipelineMicroBatch& micro_batch, int64_t hidd
          std::ssize(micro_batch.sequences) * hidden * kWidth;
 }
 
-// A shard that members of a share group have parts of, and which of its elements no codec changes.
+// A shard of which members of a share group have parts, and its elements that no codec may change.
 struct SharedShard {
   int64_t elements = 0;
   std::vector<base::Interval> exact;
@@ -213,7 +213,7 @@ int64_t share_bytes_of(const strategy::PipelinePlan& plan, const strategy::Pass&
     const int gathers = head || embedding || stays || !comes_back ? 1 : 2;
     for (const int index : table.program.at(position).buckets) {
       const model::Bucket& bucket = table.buckets[static_cast<size_t>(index)];
-      // Lanes with other experts hold other shards, as large.
+      // Lanes with other experts hold other shards of the same size.
       const int experts = bucket.of_experts ? scheme.ep : 1, holders = scheme.fsdp / experts;
       const SharedShard shard =
           shared_shard(bucket, {.tp = scheme.tp,
@@ -614,7 +614,7 @@ class RankRun {
     load_masters(store, of_numbers, of_plain);
   }
 
-  // REQUIRES: one rank, in FP64.
+  // Moves each initial value by a unit in the last place, or not. REQUIRES: one rank, in FP64.
   void nudge(ParameterStore& store) const {
     base::Rng random(options_.nudge);
     for (const model::Bucket& bucket : table_.buckets) {

@@ -25,7 +25,7 @@ strategy::MicroBatchSequence micro_batch_sequence(const strategy::StepPlan& plan
   return strategy::micro_batch_sequence(static_cast<int32_t>(sequence), plan.sequences[sequence]);
 }
 
-// The lanes [first, first + lanes) get a micro-batch of one sequence, which gives it its number.
+// Gives the lanes [first, first + lanes) a micro-batch of one sequence, whose index becomes its number.
 void add_ring(strategy::StepPlan& plan, size_t pipeline, size_t sequence, int first, int lanes) {
   plan.pipelines[pipeline].micro_batches.push_back({.first_lane = first,
                                                     .lanes = lanes,
@@ -33,7 +33,7 @@ void add_ring(strategy::StepPlan& plan, size_t pipeline, size_t sequence, int fi
                                                     .number = static_cast<int>(sequence)});
 }
 
-// The last micro-batch of a lane; null without any.
+// The last micro-batch of a lane; null if it has none.
 strategy::PipelineMicroBatch* last_on(strategy::PipelinePlan& plan, int lane) {
   const auto last =
       std::find_if(plan.micro_batches.rbegin(), plan.micro_batches.rend(),
@@ -41,7 +41,7 @@ strategy::PipelineMicroBatch* last_on(strategy::PipelinePlan& plan, int lane) {
   return last == plan.micro_batches.rend() ? nullptr : &*last;
 }
 
-// A whole sequence in what a lane has of a micro-batch.
+// Adds a whole sequence to a lane's part of a micro-batch.
 void join(strategy::PipelineMicroBatch& micro_batch, int lane, const strategy::MicroBatchSequence& sequence) {
   if (micro_batch.lanes == 1) return micro_batch.sequences.push_back(sequence);
   micro_batch.own.resize(static_cast<size_t>(micro_batch.lanes));

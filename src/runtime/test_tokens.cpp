@@ -41,7 +41,7 @@ StepTokens tokens_by_row(const strategy::StepPlan& plan, int world_size, int ran
 
 }  // namespace
 
-// For a head of numbers: the last or the first token's row, or of tokens here and there one.
+// For a head of numbers: the last or the first token's row; for a token head, about one row in three.
 bool has_number(const strategy::Sequence& sequence, int64_t position, const model::Shape& shape) {
   const bool first = shape.head.pooling == model::Pooling::kCls;
   if (shape.head.kind != model::HeadKind::kTokens)

@@ -72,7 +72,7 @@ int64_t TestTrunks::row_bytes(const std::vector<Act>& acts) const {
     const int64_t rows = link::moved_rows(
         link::row_placement(acts[i].forward->plan, world_size_, link::RowEnd::kLastStage),
         link::row_placement(acts[i + 1].forward->plan, world_size_, link::RowEnd::kFirstStage));
-    // There, and where the trunk is trained back as gradients.
+    // Rows go forward and, if the trunk trains, come back as gradients.
     bytes += rows * shape.hidden * trunks_[i].cost.options().memory.element_bytes *
              (acts[i].train != nullptr ? 2 : 1);
   }

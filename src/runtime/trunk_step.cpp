@@ -28,7 +28,7 @@ void require_chain(std::span<const TrunkStep> trunks) {
   SLUICE_ASSERT(end == any_graph(trunks.front()).program.size(), "trunks end before the model does");
 }
 
-// The acts of one step, one behind the other.
+// Runs the acts of one step one after the other.
 class TrunkActs {
  public:
   TrunkActs(Engine& engine, std::span<const TrunkStep> trunks)
@@ -45,7 +45,7 @@ class TrunkActs {
       rows_[trunk + 1] = carry(trunk, RowEnd::kLastStage, trunk + 1, RowEnd::kFirstStage, rows.end);
   }
 
-  // Also of the trunk, whose gradients go to the one before if that is trained.
+  // Runs a trunk's training act and, if the trunk before trains, sends it the gradients.
   void train(size_t trunk, ActRows& gradient, const AdamW* optimizer) {
     const TrunkStep& own = trunks_[trunk];
     TrunkRows rows{.begin = std::move(rows_[trunk]), .end_gradient = std::move(gradient)};
@@ -68,7 +68,7 @@ class TrunkActs {
     const RowLink link = row_link(link::row_placement(source.plan, source.world_size, from_end),
                                   link::row_placement(target.plan, target.world_size, to_end),
                                   engine_.store().table().shape.hidden, source.links->topology, engine_.rank());
-    // Ranks of other stages have none.
+    // Ranks of other stages have no rows.
     std::erase_if(rows, [](const at::Tensor& shard) { return !shard.defined(); });
     result_.acts.back().row_bytes =
         link.sent_elements() * comm::size_of(engine_.store().options().precision.compute);
@@ -77,11 +77,11 @@ class TrunkActs {
 
   Engine& engine_;
   std::span<const TrunkStep> trunks_;
-  std::vector<ActRows> rows_;  // by trunk: in front of it
+  std::vector<ActRows> rows_;  // by trunk: rows in front of it
   TrunksResult result_;
 };
 
-// The first trunk that has something to train.
+// The first trunk in which something is trained.
 size_t first_trained(std::span<const TrunkStep> trunks) {
   size_t trunk = 0;
   const model::Program& program = any_graph(trunks.front()).program;

@@ -126,7 +126,7 @@ TEST_F(Trunks, WhoseFirstIsFrozenLearnWithoutIt) {
   expect_rows_by_formula(record);
 }
 
-// As behind a lost rank, or from a checkpoint: owners have all that acts leave from step to step.
+// As after a lost rank, or from a checkpoint: owners have all state that acts leave from step to step.
 TEST_F(Trunks, ContinueOnOtherRanksUnderOtherPairs) {
   constexpr int64_t kSteps = 8, kLost = 4;
   RunOptions whole;

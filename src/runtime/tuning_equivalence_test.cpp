@@ -1,5 +1,5 @@
-// Models of which only a part is trained, or adapters, train under any strategy as on one rank; what is
-// frozen stays to the bit.
+// Models with few trained parameters, or with adapters, train under any strategy as on one rank. Frozen
+// parameters stay the same to the bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -93,7 +93,7 @@ TEST_P(EquivalenceOfTuning, UnderMemoryPoliciesAndTwoLevelLinks) {
   expect_as_one_rank(std::move(options), {"<1,2,2,2>", "<2,2,1>", "4x<1,1,1>"}, {dealt_plan});
 }
 
-// Owner slices and compute shards are counted without what frozen parameters lack.
+// Owner slices and compute shards are counted without the gradients and moments that frozen parameters lack.
 TEST_P(EquivalenceOfTuning, PeaksAreThePredictedOnes) {
   for (const char* strategy : {"<2,1,1>", "2x<1,1,1>"}) {
     RunOptions options = EquivalenceOfTuning::options();
@@ -155,8 +155,8 @@ INSTANTIATE_TEST_SUITE_P(
                }}),
     [](const auto& info) { return info.param.name; });
 
-// Adapters of experts go where their experts are: lanes that divide experts have those of their own, in even
-// parts and placed, some twice; the others' matrices are pulled and never pushed.
+// Adapters of experts lie with their experts. Lanes that divide experts have their own experts' adapters, in
+// even parts and placed, some twice. Frozen matrices are pulled and never pushed.
 TEST(AdaptersOfExperts, TrainAsOneRankWhereverExpertsAre) {
   RunOptions options;
   options.shape.experts = {.count = 6,
@@ -184,7 +184,7 @@ TEST(AdaptersOfExperts, TrainAsOneRankWhereverExpertsAre) {
   expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
 }
 
-// Under rings and exchanged heads other lanes make keys and values of a lane's narrow rows.
+// Under rings and head exchange other lanes make keys and values from a lane's narrow rows.
 TEST(AdaptersOfLatentMatrices, TrainAsOneRank) {
   RunOptions options;
   options.shape.latent = {.q_rank = 10, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
@@ -204,7 +204,7 @@ TEST(AdaptersOfLatentMatrices, TrainAsOneRank) {
   expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
 }
 
-// A loss on one target in twenty: micro-batches and ranks that have none at all among them.
+// A loss on one target in twenty: some micro-batches and ranks have none.
 TEST(MaskedHead, TrainsAsOneRankUnderEveryStrategy) {
   for (const bool tied : {false, true}) {
     RunOptions options;

@@ -27,12 +27,12 @@ using strategy::Codec;
 using strategy::codec_groups;
 using strategy::kCodecGroup;
 
-// The largest whole number: those below zero mirror those above.
+// The largest code; codes below zero mirror those above.
 int64_t largest(Codec codec) { return codec == Codec::kInt8 ? 127 : 7; }
 
-// On CPUs a group stays in registers and the first cache.
+// On CPUs a group stays in registers and the L1 cache.
 
-// Sums and differences of what lies `half` apart, for halves from `half` on.
+// Replaces elements `half` apart by their sums and differences, for each power of two from `half` on.
 template <typename T>
 [[gnu::always_inline]] inline void butterflies(T* group, int64_t half) {
   for (; half < kCodecGroup; half *= 2) {
@@ -70,7 +70,7 @@ SLUICE_SIMD void transform(T* group) {
   return seed ? hashed(salted(element, *seed)) >> 8 : 1U << 23;
 }
 
-// Whole numbers of a group, and the factor that makes them numbers again: NaN where any is not finite.
+// Codes a group as whole numbers and returns the factor that decodes them: NaN if any number is not finite.
 template <typename T>
 SLUICE_SIMD float whole_numbers(const T* group, int64_t first, Seed seed, int most, int8_t* whole) {
   T largest = 0, check = 0;
@@ -94,7 +94,7 @@ SLUICE_SIMD float whole_numbers(const T* group, int64_t first, Seed seed, int mo
   return factor;
 }
 
-// A group's numbers, before they are transformed back.
+// Decodes a group's numbers, before they are transformed back.
 template <typename T>
 SLUICE_SIMD void of_8_bits(const uint8_t* codes, T factor, T* group) {
 #pragma omp simd
@@ -162,9 +162,9 @@ void decode_groups(Codec codec, const at::Tensor& bytes, const at::Tensor& x_N) 
   });
 }
 
-// Elsewhere by ATen's operators.
+// On other devices, the same by ATen's operators.
 
-// Sylvester's matrix over the root of its size, which is its own inverse. [kCodecGroup, kCodecGroup]
+// Sylvester's Hadamard matrix over the root of its size, its own inverse: [kCodecGroup, kCodecGroup].
 at::Tensor hadamard(const at::TensorOptions& options) {
   at::Tensor matrix = at::ones({1, 1}, options);
   while (matrix.size(0) < kCodecGroup)
@@ -172,7 +172,7 @@ at::Tensor hadamard(const at::TensorOptions& options) {
   return matrix / std::sqrt(static_cast<double>(kCodecGroup));
 }
 
-// As added(), of each element its own.
+// added() of each element.
 at::Tensor all_added(int64_t numbers, Seed seed, const at::Tensor& like) {
   if (!seed) return at::full({numbers}, 0.5, like.options());
   return all_hashed(0, numbers, *seed, 8, like.device()).to(like.scalar_type()).mul_(1.0 / (1 << 24));
@@ -246,7 +246,7 @@ void aten::decode(Codec codec, const at::Tensor& bytes, const at::Tensor& x_N) {
   const int64_t groups = codec_groups(x_N.numel()),
                 wide = codec == Codec::kInt8 ? kCodecGroup : kCodecGroup / 2;
   const at::Tensor codes = bytes.narrow(0, 0, groups * wide).view({groups, wide});
-  // Bytes may lie where no float can.
+  // The bytes may be misaligned for floats, so they are cloned.
   const at::Tensor factor_G1 =
       bytes.narrow(0, groups * wide, groups * 4).clone().view(at::kFloat).view({groups, 1});
   at::Tensor whole_GC;
@@ -302,7 +302,7 @@ void encode(const CodedPart& part, const at::Tensor& x_N, Seed seed, const at::T
   bytes.narrow(0, 0, part.coded()).copy_(encode(part.codec, numbers_N, seed));
 }
 
-// Bytes may lie where no wider number can.
+// The bytes may be misaligned for wider numbers, so they are cloned.
 void decode(const CodedPart& part, const at::Tensor& bytes, const at::Tensor& x_N) {
   const bool narrow = x_N.scalar_type() == at::kBFloat16 && part.codec != Codec::kBFloat16;
   const at::Tensor numbers_N = narrow ? at::empty({x_N.numel()}, x_N.options().dtype(at::kFloat)) : x_N;

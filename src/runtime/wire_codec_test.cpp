@@ -107,7 +107,7 @@ TEST(WireCodec, IsAsByLibraryOperators) {
   }
 }
 
-// A transform spreads a large number over its group, whose others would else come back as zero.
+// The transform spreads a large number over its group; without it the other numbers would come back as zero.
 TEST(WireCodec, OneLargeNumberDoesNotTakeAllOfAGroup) {
   at::Tensor x = at::full({128}, 0.05, at::kFloat);
   x[17] = 10.0;

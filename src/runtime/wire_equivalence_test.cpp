@@ -40,7 +40,7 @@ TEST(PullCodecs, EveryStrategyComputesWithTheSameNumbers) {
       options.gpus_per_node = 2;
       expect_equal(run_in_process(options), one, 1e-11, 1e-11);
     }
-    // Holders of another strategy have nothing to add to.
+    // Holders under another strategy have no copies to which differences could be added.
     expect_equal(run_in_process(pulled(codec, 4, {"4x<1,1,1>", "4x<1,1,1>", "<2,1,1> + <1,2,1>"})), one,
                  1e-11, 1e-11);
   }
@@ -59,7 +59,7 @@ TEST(PullCodecs, DifferencesTakeTheirBits) {
   for (const auto& [codec, bits] :
        {std::pair{PullCodec::kInt8Difference, 8}, {PullCodec::kInt4Difference, 4}}) {
     const RunRecord record = run_in_process(pulled(codec, 4, {"4x<1,1,1>"}));
-    // In FP64, and each rank takes in what the other three own.
+    // In FP64, each rank receives the parameters that the other three own.
     EXPECT_EQ(record.pulled_bytes[0], 3 * 8 * table.size());
     const auto least = static_cast<double>(3 * (coded * bits / 8 + exact * 8));
     const double factors = 3.0 * 4 / 128 * static_cast<double>(coded);
@@ -136,7 +136,7 @@ TEST(Differences, HoldersOfAnyShardHaveTheOwnersBits) {
   }
 }
 
-// More than are worked on at once.
+// More numbers than are processed at once.
 TEST(Differences, LongOnesAreAsShortOnes) {
   at::manual_seed(8);
   constexpr int64_t kNumbers = (int64_t{1} << 22) + 300;

@@ -9,7 +9,7 @@ using ops::kernels::Status;
 using ops::kernels::Stream;
 
 constexpr int kGroup = 128;
-constexpr int kOfLane = kGroup / 32;  // numbers that a thread has: neighbours
+constexpr int kOfLane = kGroup / 32;  // neighbouring numbers of one thread
 constexpr uint32_t kLanes = 0xffffffffU;
 
 // A finaliser of MurmurHash3 (Appleby, 2011).
@@ -26,7 +26,7 @@ __device__ inline float added(const CodeJob& job, int64_t element) {
   return static_cast<float>(hashed(salted) >> 8) * (1.0F / (1 << 24));
 }
 
-// Sums and differences over each bit of a number's place: two of them a thread's own, five of its lane.
+// Butterflies over each bit of a number's place: two bits within a thread, five across the warp's lanes.
 __device__ inline void transform(float (&x)[kOfLane]) {
   SLUICE_UNROLL
   for (int half = 1; half < kOfLane; half *= 2) {
@@ -60,7 +60,7 @@ __global__ void encode_groups(const CodeJob job, int64_t groups) {
   for (int i = 0; i < kOfLane; ++i)
     if (first + i < job.count) x[i] = job.numbers[first + i];
   if (job.of_4_bits) transform(x);
-  float largest = 0, check = 0;  // not 0 where a number is not finite
+  float largest = 0, check = 0;  // nonzero if any number is not finite
   for (int i = 0; i < kOfLane; ++i) {
     largest = fmaxf(largest, fabsf(x[i]));
     check += x[i] - x[i];

@@ -1,4 +1,4 @@
-// The wire's GPU kernels, run on the host thread by thread, against what CPUs compute.
+// The wire's GPU kernels, run on the host thread by thread, compared with the CPU codecs.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ TEST(WireKernels, CodeAsCpusDo) {
     const at::Tensor x = at::randn({numbers}) * at::randn({numbers}).exp();
     for (const Seed seed : {Seed{}, Seed{0x123456789abcdefU}}) {
       EXPECT_TRUE(at::equal(encoded(Codec::kInt8, x, seed), encode(Codec::kInt8, x, seed)));
-      // Sums of the transform are taken in another order: a code may be the neighbour's.
+      // The transform sums in another order: a code may be off by one.
       const at::Tensor of4 = decoded(Codec::kInt4, encoded(Codec::kInt4, x, seed), numbers);
       at::Tensor expected = at::empty({numbers});
       decode(Codec::kInt4, encode(Codec::kInt4, x, seed), expected);
