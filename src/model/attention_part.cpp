@@ -9,7 +9,7 @@
 namespace sluice::model {
 namespace {
 
-// Behind queries, keys and values come gates that stand apart.
+// Gates that stand apart come after queries, keys and values.
 std::vector<std::string> names_of_in(const Attention& own, std::string_view what) {
   std::vector<std::string> names;
   for (const char* name : {"q", "k", "v"}) {
@@ -52,59 +52,59 @@ Part attention_part(const Attention& own, int64_t hidden, const Biases& biases) 
   return part;
 }
 
-// Elementwise: the rotation of queries and keys, and what attention writes; norms and gates of heads.
+// Elementwise work: rotation of queries and keys, attention's output, norms and gates of heads.
 MixerFigures figures_of(const Attention& own, const Part&, const AtWork& at) {
   const int64_t heads = at.of_rank(own.heads), q = heads * own.head_dim;
-  // Key heads are not cut below one: with more ranks than heads, several ranks hold the same one.
+  // A rank has at least one key head: with more ranks than heads, several ranks hold the same one.
   const int64_t block = 2 * std::max<int64_t>(1, own.kv_heads / at.tp) * own.head_dim, qkv = q + block;
   const bool norms = own.head_norm != QkNorm::kNone, makes = own.makes_keys();
   const int64_t values = own.normed_values && makes ? block / 2 : 0;
-  // Beside the product: values from keys, or keys and values that another layer made.
+  // Columns besides the product's: values copied from keys, or keys and values of another layer.
   const int64_t again = !makes ? block : own.keys_are_values ? block / 2 : 0;
   const int64_t unnormed = norms ? q + (makes ? block / 2 : 0) + values : 0, gate = own.gated ? q : 0;
   const int64_t all_q = own.heads * own.head_dim, all_kv = own.kv_heads * own.head_dim;
   const int64_t e = at.element,
-                wide = at.statistic / e;  // of an accumulator, as elements
-  // Work is counted in causal attention's half of all pairs.
+                wide = at.statistic / e;  // an accumulator's element, in elements
+  // Attention's work counts half of all pairs, the causal ones; without causality twice as much.
   MixerFigures f{.attention = own.causal ? all_q : 2 * all_q, .window = own.window};
   f.elements =
       (norms ? 4 : 2) * (all_q + all_kv) + (own.gated ? 4 * all_q : 0) + (own.normed_values ? 3 : 0) * all_kv;
-  // Beside its product's result: heads before their norms, the output, its log-sum-exp. Gates stay in any
-  // case.
+  // Saved beside the product's result: heads before their norms, the output, its log-sum-exp. Recomputation
+  // keeps gates.
   f.saved.own = (unnormed + q + again) * e + heads * at.statistic;
   f.border.own = (q + (own.gates_of_heads ? heads : gate)) * e + heads * at.statistic;
   if (own.sharing == KeySharing::kLends) {  // a copy for later layers
     f.saved.own += block * e;
     f.border.own += block * e;
   }
-  // Queries, normed in a copy; in the backward with their gradients before and behind the norm. Queries and
-  // gates as one product beside what they are parted into; backward their gradients likewise.
-  // Neighbours that turn are put apart in a copy; a query's growth is a number a row.
+  // Forward: a normed copy of queries; a product of queries and gates beside its parts; a copy of neighbours
+  // that rotate, put apart; a number for each row if queries grow. Backward: queries with their gradients on
+  // both sides of the norm; the product's gradients likewise.
   const bool parts = own.turning == Turning::kNeighbours && own.rope;
   const int64_t grown = own.growth.beta != 0 ? 4 * int64_t{sizeof(double)} : 0;
-  const int64_t shared = again > 0 ? q + again : 0;  // the product beside what is joined to it
+  const int64_t shared = again > 0 ? q + again : 0;  // the product, beside the tensor that it is joined into
   f.forward = ((norms ? q : 0) + (parts ? q + block / 2 : 0) + 4 * gate + shared) * e + grown;
   const int64_t gating = (own.gated ? qkv + 3 * gate : 0) + shared;
-  // Gradients take the places of queries, keys and values.
+  // Gradients overwrite queries, keys and values.
   f.backward = e * (at.gathered + gating +
                     std::max(norms   ? 4 * q
                              : parts ? 2 * q + block / 2
                                      : q,
                              at.behind(0))) +
                grown;
-  // In a ring they don't; two blocks of keys and values pass by, and of gradients what this lane adds, what
-  // it has sent, what has come, each block as wide as keys and values together; a copy to send and wide
-  // gradients of queries.
+  // In a ring gradients need memory of their own. Two blocks of keys and values pass by. Three blocks have
+  // gradients: this lane's, those sent, those received. Each block is as wide as keys and values together.
+  // Further: a copy to send and wide gradients of queries.
   f.ring_backward =
       e * (at.gathered + gating + q + qkv + (4 + wide) * block + (wide > 1 ? block + wide * q : 0)) + grown;
-  // Through a window rows of two steps come and go, then gradients of them, and the lane's own stay wide.
+  // With a window, rows of two steps come and go, then their gradients; own gradients stay wide.
   if (own.window > 0) f.ring_backward += e * (2 + wide) * block;
   // Gradients of shared keys and values, and their sum.
   if (own.sharing != KeySharing::kOwn) {
     f.backward += 2 * block * e;
     f.ring_backward += 2 * block * e;
   }
-  // Keys and values of all tokens, also where a window sees the last ones alone.
+  // Keys and values of all tokens, even if a window sees only the last ones.
   f.cache.token = block * e;
   return f;
 }
@@ -117,7 +117,7 @@ std::string tp_fault_of(const Attention& own, int tp) {
   return "";
 }
 
-// Narrow rows are whole on every TP rank, each of which makes them of its own rows.
+// Narrow rows are whole on every TP rank; each makes them for its own rows.
 Part latent_attention_part(const LatentAttention& own, int64_t hidden, const Biases& biases) {
   const auto by_head = [&](int64_t width) { return RowGroup{own.heads * width, own.heads}; };
   Part part{.mixer = own};
@@ -127,7 +127,7 @@ Part latent_attention_part(const LatentAttention& own, int64_t hidden, const Bia
     w.back().place = Place::kShard;
     return static_cast<int>(w.size()) - 1;
   };
-  // Their results are not kept: queries, keys and values stay as attention takes them.
+  // Results are not kept: queries, keys and values are saved as attention takes them.
   const auto of_heads = [&](std::string_view role, const char* tensor, int64_t rows, int64_t columns,
                             int reads) {
     w.push_back(
@@ -155,13 +155,13 @@ Part latent_attention_part(const LatentAttention& own, int64_t hidden, const Bia
   return part;
 }
 
-// Elementwise: the norms of narrow rows (3 each), what is read and written of queries, keys and values to
-// turn and to join them, and what attention writes. Queries, keys, values and what they attend to are all as
-// wide as keys.
+// Elementwise work: norms of narrow rows (3 each), reads and writes of queries, keys and values to rotate
+// and join them, and attention's output. Queries, keys, values and attention's output are all as wide as
+// keys.
 MixerFigures figures_of(const LatentAttention& own, const Part&, const AtWork& at) {
   const int64_t all_keys = own.heads * own.width(), all_values = own.heads * own.values;
   const int64_t heads = at.of_rank(own.heads), keys = heads * own.width(), values = heads * own.values;
-  const int64_t made = keys + heads * (own.unrotated + own.values);  // from narrow rows
+  const int64_t made = keys + heads * (own.unrotated + own.values);  // made from narrow rows
   const int64_t e = at.element, wide = at.statistic / e, narrow = own.narrow(), hidden = at.hidden;
   MixerFigures f{.attention = (all_keys + all_values) / 2};
   f.elements = 3 * narrow + 4 * all_keys + 3 * all_values;
@@ -170,10 +170,10 @@ MixerFigures figures_of(const LatentAttention& own, const Part&, const AtWork& a
   const int64_t grown = own.growth.beta != 0 ? 4 * int64_t{sizeof(double)} : 0;
   f.forward = e * (2 * hidden + 2 * narrow + made + values) + grown;
   f.backward = e * (3 * hidden + 3 * narrow + 3 * keys + 2 * made + 2 * values) + grown;
-  // As of attention: two blocks pass by, and gradients of one added, sent and come, some of them wide.
+  // As in attention: two blocks pass by; one block's gradients are added, sent and received, partly wide.
   const int64_t block = 2 * keys;
   f.ring_backward = f.backward + e * ((4 + wide) * block + (wide > 1 ? block + wide * keys : 0));
-  // The narrow row that keys and values of all heads are made of, whole on every TP rank.
+  // The narrow row from which all heads' keys and values are made, whole on every TP rank.
   f.cache.token = (own.kv_rank + own.rotated) * e;
   return f;
 }

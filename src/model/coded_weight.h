@@ -1,8 +1,8 @@
-// Where the blocks of a coded matrix lie (BaseFormat), and which of them hold some of its rows.
+// The places of blocks in a coded matrix (BaseFormat), and the blocks that contain given rows.
 //
-// Each row group is coded on its own, in blocks of kWeightBlock numbers along its inputs, row after row as
-// bitsandbytes has them, or, where it is stored [in, out], column after column. If a block has one column of
-// these, blocks lie in the order of their rows, so that a cut by rows takes few runs of them.
+// Each row group is coded on its own, in blocks of kWeightBlock numbers along its inputs. Blocks follow row
+// after row, as in bitsandbytes, or column after column if the group is stored [in, out]. If every block lies
+// in one column, blocks are in the order of their rows, so that a cut by rows needs few runs of them.
 #pragma once
 
 #include <algorithm>
@@ -28,16 +28,16 @@ struct CodedGroup {
 
   int64_t blocks() const { return (rows * columns + base::kWeightBlock - 1) / base::kWeightBlock; }
   bool tiled() const { return outputs_last && rows % base::kWeightBlock == 0; }
-  // The blocks that have some of these rows: of columns that blocks run across, all.
+  // The blocks that contain some of these rows: all blocks, if blocks span several columns.
   base::Interval blocks_of(base::Interval some_rows) const;
   base::Interval words_of(base::Interval some_blocks) const {
     return {first_word + some_blocks.begin * block_words, first_word + some_blocks.end * block_words};
   }
-  // Numbers of a block, the last of which may have fewer.
+  // Numbers in a block; the last block may have fewer.
   int64_t numbers_of(int64_t block) const {
     return std::min(base::kWeightBlock, rows * columns - block * base::kWeightBlock);
   }
-  // Where a number of a block stands, as stored.
+  // Row and column of a block's number in the stored matrix.
   struct Place {
     int64_t row = 0, column = 0;
   };
@@ -48,15 +48,15 @@ std::vector<CodedGroup> coded_groups(const Parameter& parameter);
 // Neighbouring rows of a group.
 struct CodedRows {
   CodedGroup group;
-  base::Interval rows;  // of the group
+  base::Interval rows;  // in the group
   base::Interval blocks() const { return group.blocks_of(rows); }
   base::Interval words() const { return group.words_of(blocks()); }
 };
-// `rows`: of the parameter, ascending, each of one group.
+// `rows`: rows of the parameter, ascending, each interval inside one group.
 std::vector<CodedRows> coded_rows(const Parameter& parameter, const std::vector<base::Interval>& rows);
 
-// Writes the numbers of `some` of the run's blocks into its rows [rows, columns], in float or what is made of
-// it. `blocks`: the first of all the run's blocks.
+// Decodes blocks `some` and writes the numbers that lie in the run's rows [rows, columns], as Number.
+// `blocks`: the first of all the run's blocks.
 template <typename Number>
 void expand(const BaseFormat& format, const CodedRows& run, base::Interval some, const std::byte* blocks,
             Number* to) {
@@ -75,14 +75,14 @@ void expand(const BaseFormat& format, const CodedRows& run, base::Interval some,
   }
 }
 
-// The absolute maxima of a group's output rows, where blocks need them; else none.
+// The largest magnitude of each of a group's outputs, if blocks of the format need it; else empty.
 std::vector<float> output_maxima(const BaseFormat& format, const CodedGroup& group, const float* values);
-// Codes some blocks of a group from its numbers [rows, columns], as they are stored. `to`: of its first
-// block.
+// Codes blocks `some` of a group from the group's numbers [rows, columns], as stored. `to`: the first of
+// those blocks.
 void encode(const BaseFormat& format, const CodedGroup& group, base::Interval some, const float* values,
             const std::vector<float>& maxima, std::byte* to);
 
-// Why a matrix cannot be kept so, or "": blocks of int8 and MXFP4 are of one output each.
+// Why the format cannot hold a matrix, or "": each block of int8 and MXFP4 must lie in one output.
 std::string format_fault(const BaseFormat& format, const Parameter& parameter);
 
 }  // namespace sluice::model

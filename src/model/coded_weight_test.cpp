@@ -117,7 +117,7 @@ Shape quantized(WeightFormat format, int64_t word_bytes) {
   return shape;
 }
 
-// What each TP rank expands of its words is its part of what one rank expands of all.
+// Each TP rank's expansion of its words equals its part of one rank's expansion of all words.
 TEST(CodedWeight, TpRanksExpandTheirRowsFromTheirWords) {
   const ParameterTable table = parameter_table(quantized(WeightFormat::kNf4, 4));
   int64_t coded_parameters = 0;

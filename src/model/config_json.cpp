@@ -11,7 +11,7 @@
 namespace sluice::model {
 namespace {
 
-// LLaMA's keys, with the old ones of rotary positions: transformers reads them before and since version 5.
+// LLaMA's keys, with the old ones for rotary positions: transformers reads those before and since version 5.
 base::Json llama_config(const Shape& shape) {
   return {{"architectures", base::Json::array({"LlamaForCausalLM"})},
           {"model_type", "llama"},

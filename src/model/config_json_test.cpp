@@ -45,7 +45,7 @@ TEST(ConfigJson, OfAShapeThatWasChangedSinceIsRefused) {
   shape.layers = 2;
   EXPECT_THROW(config_json(shape), base::AssertionError);
   Shape other = test_shape();
-  other.qk_norm = QkNorm::kEachHead;  // which no LLaMA has
+  other.qk_norm = QkNorm::kEachHead;  // no LLaMA has these norms
   EXPECT_THROW(config_json(other), base::AssertionError);
 }
 

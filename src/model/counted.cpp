@@ -17,17 +17,17 @@ using base::InputError;
 using base::Json;
 using base::text;
 
-// What a model_type's class does that its fields do not say.
+// Properties of a model_type's class that its fields do not give.
 struct CountedType {
   std::string_view model_type;
-  bool qkv_bias = false;           // whatever attention_bias says
-  bool out_bias = true;            // attention_bias means that of the output, too
-  QkNorm qk_norm = QkNorm::kNone;  // whatever use_qk_norm says
+  bool qkv_bias = false;           // regardless of attention_bias
+  bool out_bias = true;            // attention_bias applies to the output, too
+  QkNorm qk_norm = QkNorm::kNone;  // regardless of use_qk_norm
   NormPlace norm_place = NormPlace::kBefore;
   bool sinks = false;
   bool shared_gate = false;
   bool expert_biases = false;
-  bool alternates = false;  // windows, where layer_types doesn't say so
+  bool alternates = false;  // windows alternate, unless layer_types says otherwise
 };
 
 constexpr CountedType kTypes[] = {
@@ -46,9 +46,9 @@ constexpr CountedType kTypes[] = {
     {.model_type = "qwen3_moe", .qk_norm = QkNorm::kEachHead},
 };
 
-// Keys whose value changes neither parameters nor, by more than a trifle, work and bytes.
+// Keys that change neither parameters nor, to any relevant degree, work and bytes.
 constexpr const char* kFree[] = {
-    "computed",  // ours: false where a family would compute it
+    "computed",  // our key: false if a family would compute the model
     "rms_norm_eps",
     "max_position_embeddings",
     "rope_theta",
@@ -84,7 +84,7 @@ constexpr const char* kFree[] = {
     "num_nextn_predict_layers",
     "router_jitter_noise",
     "output_router_logits",
-    // Read only where other keys say that they count.
+    // Keys that are read only if other keys switch them on.
     "use_qk_norm",
     "num_key_value_heads",
     "head_dim",
@@ -151,8 +151,8 @@ void read_heads(Reader& config, Shape& shape) {
   shape.head_dim = config.count_or(shape.hidden / shape.heads, "head_dim", ranges.head_dim);
 }
 
-// By transformers' rules: layer_types says it of each layer; without it all layers behind max_window_layers,
-// or every second one.
+// By transformers' rules: layer_types, if present. Otherwise all layers from max_window_layers on, or every
+// second layer.
 void read_windows(Reader& config, const CountedType& type, Shape& shape) {
   const bool off = config.find("use_sliding_window") != nullptr && !config.has("use_sliding_window");
   if (off || config.find("sliding_window") == nullptr) return;
@@ -176,7 +176,7 @@ void read_windows(Reader& config, const CountedType& type, Shape& shape) {
 void read_experts(Reader& config, const CountedType& type, Shape& shape) {
   const ShapeRanges& ranges = kShapeRanges;
   Experts& experts = shape.experts;
-  // One number under several names.
+  // The number of experts has several names.
   for (const char* const key : {"n_routed_experts", "num_experts", "num_local_experts"})
     experts.count = config.count_or(experts.count, key, ranges.experts);
   if (experts.count == 0) return;

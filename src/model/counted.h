@@ -1,4 +1,4 @@
-// Models whose costs are counted from the fields of their config.json and that nobody here computes: mixtures
+// Models whose costs are counted from their config.json's fields but which Sluice does not compute: mixtures
 // of experts, latent attention, LLaMA-like decoders with more biases. Planning and simulating need no more.
 //
 // Parameters are those of transformers' classes; work and bytes follow from widths (model/derive.h). Heads
@@ -14,8 +14,8 @@
 
 namespace sluice::model {
 
-// A shape that is only counted. Its config.json has "computed": false, so that no family reads it.
-// InputError naming `name`, the key and the value where a key or value that decides costs is not known.
+// A shape that is only counted. Its config.json has "computed": false, so that no family reads it. InputError
+// naming `name`, the key and the value if a key or value that affects costs is unknown.
 Shape counted_from_hugging_face(const base::Json& config, const std::string& name);
 
 }  // namespace sluice::model

@@ -25,7 +25,7 @@ using testing::ThrowsMessage;
 
 Shape counted(const Json& config) { return shape_to_plan_from_hugging_face(config, "config.json"); }
 
-// What the models' own config.json files say that decides costs.
+// The keys of published config.json files that determine costs.
 Json mixtral() {
   return Json::parse(
       R"({"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "hidden_act": "silu",
@@ -128,7 +128,7 @@ TEST(Counted, WhatIsComputedIsNotCounted) {
   EXPECT_EQ(counted(mixtral()).family, "mixtral");
   EXPECT_EQ(counted(qwen3_moe()).family, "qwen3_moe");
   EXPECT_EQ(counted(deepseek_v3()).family, "deepseek_v3");
-  Json windowed = qwen3_moe();  // which its class computes otherwise than all others
+  Json windowed = qwen3_moe();  // a window changes how this class computes
   windowed["use_sliding_window"] = true;
   windowed["sliding_window"] = 4096;
   EXPECT_TRUE(counted(windowed).counted);
@@ -211,7 +211,7 @@ TEST(Counted, WhatComputesRefusesItWithAWayOut) {
                                               HasSubstr("sluice plan and simulate count"))));
 }
 
-// What is counted of the published file is what is computed.
+// Counting the published file gives the same as computing it.
 TEST(Counted, DeepSeekV3IsComputed) {
   Json config = deepseek_v3();
   config["rope_scaling"]["mscale_all_dim"] = 1.0;

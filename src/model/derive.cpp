@@ -10,7 +10,7 @@
 namespace sluice::model {
 namespace {
 
-// Stands for an expert's number in the name of a tensor that each has.
+// Placeholder for an expert's number in the names of tensors that each expert has.
 constexpr std::string_view kOfExpert = "{}";
 
 std::vector<std::string> tensors_of(const Weight& weight) {
@@ -48,8 +48,8 @@ Parameter parameter_of(const Weight& weight) {
   return parameter;
 }
 
-// Files have a as [rank, in] and b as [out, rank], whichever of the two a stored [in, out] makes the left
-// one. Experts' are stacked: a as [experts × rank, in] and b as [out, rank × experts].
+// Files have a as [rank, in] and b as [out, rank]; a weight stored [in, out] has them swapped. Experts'
+// factors are stacked: a as [experts × rank, in] and b as [out, rank × experts].
 void add_adapters(const Weight& weight, std::vector<Parameter>& to) {
   const bool experts = weight.experts > 0;
   const FileForm form = !experts                  ? weight.form
@@ -81,7 +81,7 @@ void add_adapters(const Weight& weight, std::vector<Parameter>& to) {
   }
 }
 
-// Rows of a weight, of one expert's where there are some, on the TP rank that has most.
+// Most rows of a weight on any TP rank; for experts' weights, rows of one expert.
 int64_t width_of(const Weight& weight, int tp) {
   int64_t all = 0;
   for (const RowGroup& group : weight.groups) {
@@ -91,7 +91,7 @@ int64_t width_of(const Weight& weight, int tp) {
   return all;
 }
 
-// Elements of a product's result that a token has of it, or of an out product's input.
+// Elements of a token's product result, or of its out product's input.
 int64_t result_width(const Weight& weight, int tp) {
   return width_of(weight, tp) * std::max<int64_t>(1, weight.visits);
 }
@@ -122,8 +122,8 @@ struct PartBytes {
   RowBytes saved, border, until_weight, recomputed;
 };
 
-// Adds results that are kept, and for weight gradients the results' gradients, the inputs of out products
-// and, once, those of inner products.
+// Adds kept results. For weight gradients adds the results' gradients, the inputs of out products and, once
+// each, the inputs of inner products.
 void add_products(const Part& part, const AtWork& at, PartBytes& bytes) {
   std::vector<char> read(part.weights.size());
   for (const Weight& weight : part.weights) {
@@ -139,12 +139,12 @@ void add_products(const Part& part, const AtWork& at, PartBytes& bytes) {
   }
 }
 
-// The frame's are the rows that the part took and what its norms need of them; until weight gradients the
-// normed rows and the gradient of the part's sum. Later parts' inputs are made again from the part before.
+// Adds the part's input rows and the memory of its norms. Until weight gradients: the normed rows and the
+// gradient of the part's sum. A later part's input is recomputed from the part before it.
 PartBytes part_bytes(const Part& part, bool is_first, const AtWork& at, const MixerFigures& mixer) {
   PartBytes bytes;
   const int64_t row = at.hidden * at.element;
-  // What a norm behind experts takes is not made again.
+  // The input of a norm behind experts is not recomputed.
   const bool keeps_sum = part.behind && std::holds_alternative<RoutedExperts>(part.mixer);
   bytes.saved.shared = (part.beside ? 0 : row) + (part.before ? at.statistic : 0) + (part.behind ? row : 0);
   bytes.border.shared = (is_first ? row : 0) + (keeps_sum ? row : 0);
@@ -168,15 +168,15 @@ void count_trained(const std::vector<Parameter>& parameters, TokenWork& work) {
     (parameter.factor == Factor::kNone ? matrices : adapters) += parameter.size();
     if (parameter.trained) trained += parameter.size();
   }
-  matrices = std::max<__int128>(1, matrices);  // of a width of one all count as vectors
+  matrices = std::max<__int128>(1, matrices);  // rows of width one all count as vectors
   work.products += static_cast<int64_t>(work.products * adapters / matrices);
   work.trained = static_cast<int64_t>(work.products * trained / (matrices + adapters));
 }
 
 }  // namespace
 
-// Files from before transformers 5 have experts in other modules than its classes: those of Mixtral's name in
-// block_sparse_moe.experts are mlp.experts, Granite's input_linear is experts.gate_up_proj.
+// Files from before transformers 5 have experts in other modules than its classes. Mixtral's
+// block_sparse_moe.experts is mlp.experts, Granite's input_linear is experts.gate_up_proj.
 std::string stacked_name(const Weight& weight) {
   constexpr std::string_view kExperts = "experts.", kMixtral = "block_sparse_moe.";
   const std::string& tensor = weight.tensors.front();
@@ -269,7 +269,7 @@ std::string tp_fault_of(const Layer& layer, int tp) {
   return "";
 }
 
-// Elementwise a part reads and writes each row for its norms, 3 times each, and for the sum with the
+// Elementwise, a part reads and writes each row 3 times for each of its norms, and for the sum with the
 // residual.
 TokenWork work_of(const Layer& layer, const std::vector<Parameter>& parameters) {
   TokenWork work;
@@ -297,7 +297,7 @@ TokenWork work_of(const Layer& layer, const std::vector<Parameter>& parameters) 
   return work;
 }
 
-// A later part's backward comes first, and what it releases is no longer there in those of the parts before.
+// A later part's backward comes first; memory that it releases is free in the backwards of earlier parts.
 TokenBytes bytes_of(const Layer& layer, const std::vector<Parameter>& parameters, const Cut& cut,
                     int64_t element_bytes) {
   RowBytes saved, border, until_weight;
@@ -316,14 +316,14 @@ TokenBytes bytes_of(const Layer& layer, const std::vector<Parameter>& parameters
     bytes.ring_backward = std::max(bytes.ring_backward, mixer.ring_backward - released);
     released += mixer.released;
   }
-  // Parts beside another: the layer's rows, or the gradient of its result, stay for them.
+  // Parts beside another keep the layer's rows, or the gradient of its result.
   if (std::ranges::any_of(layer.parts, &Part::beside)) {
     const int64_t row = (layer.hidden * element_bytes + cut.tp - 1) / cut.tp;
     bytes.forward += row;
     bytes.backward += row;
     bytes.ring_backward += row;
   }
-  // The input of a norm behind a sum of parts is not made again; its gradient is there beside the rows'.
+  // The input of a norm behind a sum of parts is not recomputed; its gradient exists beside the rows'.
   if (layer.joint) {
     const int64_t row = layer.hidden * element_bytes;
     saved.shared += row;
@@ -332,8 +332,8 @@ TokenBytes bytes_of(const Layer& layer, const std::vector<Parameter>& parameters
     bytes.backward += (row + cut.tp - 1) / cut.tp;
     bytes.ring_backward += (row + cut.tp - 1) / cut.tp;
   }
-  // Adapters' factors make narrow rows (layers/product.h), each there twice for its gradients; those of an
-  // expert go with its products.
+  // Adapters' right factors make narrow rows (layers/product.h), stored twice for gradients. An expert's
+  // narrow rows are freed with its products.
   int64_t narrow = 0;
   for (const Parameter& parameter : parameters) {
     if (parameter.factor != Factor::kRight) continue;

@@ -6,7 +6,7 @@
 namespace sluice::model {
 namespace {
 
-// How often visits of experts with several seats are dealt anew, each knowing what the others' came to.
+// How often the visits of experts with several slots are divided anew, given the loads from other experts.
 constexpr int kRounds = 3;
 
 }  // namespace
@@ -28,13 +28,13 @@ std::vector<int64_t> assignments_by_slot(std::span<const int64_t> visits, std::s
     }
   }
   std::ranges::stable_sort(several, std::ranges::greater(), [&](size_t expert) { return visits[expert]; });
-  // The emptiest lanes are filled up to one level.
+  // Fills the emptiest lanes up to one level.
   const auto deal = [&](size_t expert) {
     std::vector<size_t>& at = seats_of[expert];
     for (const size_t seat : at) of_lane[seat / own] -= dealt[seat];
     std::ranges::stable_sort(at, {}, [&](size_t seat) { return of_lane[seat / own]; });
     int64_t left = visits[expert], filled = 0;
-    size_t count = 0;  // of the lanes that are filled
+    size_t count = 0;  // number of lanes that are filled
     for (; count < at.size(); ++count) {
       const int64_t level = of_lane[at[count] / own];
       if (count > 0 && level * static_cast<int64_t>(count) - filled >= left) break;

@@ -1,6 +1,6 @@
-// Experts of one layer on the lanes that divide them. A lane has as many seats as every other; seats are
-// numbered lane by lane, and each has an expert. An expert may have seats on several lanes: its visits are
-// dealt to them.
+// Experts of one layer on the lanes that divide them. All lanes have equally many expert slots. Slots are
+// numbered lane by lane, and each holds one expert. An expert may have slots on several lanes; its visits are
+// divided between them.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace sluice::model {
 
-// Of each seat how many visits it takes of its expert's, so that the busiest lane has few. The same
-// everywhere, for it is computed in integers. `visits`: by expert. `seats`: their experts.
+// Visits of each slot, balanced so that the busiest lane has few. Computed in integers, so that all ranks get
+// the same result. `visits`: by expert. `seats`: the expert of each slot.
 std::vector<int64_t> assignments_by_slot(std::span<const int64_t> visits, std::span<const int> seats,
                                          int lanes);
 
-// Visits of the busiest lane over those of the mean one, so dealt; 1 where there are none.
+// Visits of the busiest lane over the mean lane's, divided as above; 1 if there are no visits.
 double expert_load_imbalance(std::span<const int64_t> visits, std::span<const int> seats, int lanes);
 
-// Seats for `experts` experts in their order, as many on each lane.
+// Slots for `experts` experts in their order, equally many on each lane.
 std::vector<int> even_expert_slots(int64_t experts);
 
 }  // namespace sluice::model

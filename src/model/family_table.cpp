@@ -33,7 +33,7 @@ Json small_config() {
     "top_k_experts": 2, "layers_block_type": ["mamba", "attention", "mlp", "moe"]})");
 }
 
-// Drops the keys that a family refuses because they belong to another one.
+// Drops keys of other families, which this family refuses.
 Shape small_shape(const Family& family) {
   constexpr const char* kRefused[] = {"q_lora_rank", "shared_intermediate_size", "num_experts",
                                       "moe_intermediate_size"};

@@ -1,5 +1,5 @@
-// Heads of numbers in config.json, as transformers' classes ForSequenceClassification and
-// ForTokenClassification have them.
+// Heads of numbers in config.json, as in transformers' classes ForSequenceClassification and
+// ForTokenClassification.
 #pragma once
 
 #include <string>
@@ -10,20 +10,20 @@
 
 namespace sluice::model {
 
-// What a head's numbers are called, and what they mean: config.json's id2label and problem_type.
+// Names and meaning of a head's numbers: config.json's id2label and problem_type.
 struct HeadLabels {
-  std::vector<std::string> names;  // by number; empty: as the file has them, or LABEL_0, …
-  std::string problem;             // "single_label_classification", …; empty: as the file has it
+  std::vector<std::string> names;  // by number; empty: the file's, or LABEL_0, …
+  std::string problem;             // "single_label_classification", …; empty: the file's
 };
-// Those of a config.json. REQUIRES: read_head() finds so many numbers in it.
+// The labels in a config.json. REQUIRES: read_head() finds `numbers` numbers in the file.
 HeadLabels head_labels(const base::Json& config, int64_t numbers);
 
-// How a class of its family pools where nobody says it: as its config.json has it, else decoders by the last
-// token, encoders of classes by the first, and by the mean of all for embeddings.
+// Default pooling of a family's class. Decoders: the last token. Encoders: the mean for embeddings; for
+// classes as config.json has it, else the first token.
 Pooling usual_pooling(const Shape& shape, HeadKind kind);
 
-// The same trunk with another head; its config.json says so. InputError where transformers has no class for
-// such a model.
+// The same trunk with another head, written to its config.json, too. InputError if transformers has no class
+// for such a model.
 Shape with_head(const Shape& shape, const HeadStyle& head, const HeadLabels& labels);
 
 }  // namespace sluice::model

@@ -69,7 +69,7 @@ TEST(HeadKeys, AHeadReplacesTheVocabularyAndItsConfigSaysSo) {
   EXPECT_EQ(config.at("label2id"), (Json{{"no", 0}, {"yes", 1}}));
   EXPECT_EQ(head_labels(config, 2).names, (std::vector<std::string>{"no", "yes"}));
   const ParameterTable table = parameter_table(made);
-  ASSERT_EQ(table.head().parameters.size(), 2U);  // of tied embeddings the norm alone would be left
+  ASSERT_EQ(table.head().parameters.size(), 2U);  // tied embeddings would leave only the norm
   EXPECT_EQ(table.head().parameters.back().tensors, std::vector<std::string>{"score.weight"});
   EXPECT_TRUE(table.head().parameters.back().replicated);
 }

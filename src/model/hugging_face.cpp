@@ -66,7 +66,7 @@ Shape shape_to_plan_from_hugging_face(const Json& config, const std::string& nam
     try {
       return counted_from_hugging_face(config, name);
     } catch (const InputError&) {
-      // Of a family that is computed, what computing lacks says more.
+      // If a family has this type, the error of its reader says more.
       if (family_of(type) == nullptr) throw;
     }
     throw;
@@ -75,8 +75,8 @@ Shape shape_to_plan_from_hugging_face(const Json& config, const std::string& nam
 
 namespace {
 
-// Makes a tensor of all experts: in the stored order, or in the other one, in which rows of gate and up take
-// turns. Biases are [experts, out].
+// Makes a tensor of all experts, in the stored order or transposed with interleaved rows of gate and up.
+// Biases are [experts, out].
 void stack(const Parameter& parameter, HuggingFaceTensor& tensor) {
   const int64_t experts = parameter.stacked, rows = parameter.rows / experts, columns = parameter.columns;
   const bool vector = parameter.one_dimensional(), other = parameter.transposed;
@@ -94,12 +94,12 @@ void stack(const Parameter& parameter, HuggingFaceTensor& tensor) {
   }
 }
 
-// Experts' factors as PEFT stacks them for a parameter [experts, in, out] or [experts, out, in]: a is
-// [experts × rank, in], expert by expert; b is [out, rank × experts], the experts of a rank side by side.
+// Stacks experts' factors like PEFT, for parameters [experts, in, out] or [experts, out, in]. Factor a is
+// [experts × rank, in], expert by expert; b is [out, rank × experts], with a rank's experts side by side.
 void stack_factor(const Parameter& parameter, HuggingFaceTensor& tensor) {
   const int64_t experts = parameter.experts, rows = parameter.rows / experts, columns = parameter.columns;
   if (parameter.start == Start::kAdapter) {
-    if (!parameter.transposed) return;  // as it is stored
+    if (!parameter.transposed) return;  // as stored
     tensor.shape = {experts * columns, rows};
     tensor.order = {
         .block_rows = rows, .block_stride = rows * columns, .row_stride = 1, .column_stride = rows};
@@ -120,7 +120,7 @@ std::vector<HuggingFaceTensor> hugging_face_tensors(const Bucket& bucket, const 
   std::vector<HuggingFaceTensor> tensors;
   int64_t row_begin = 0;
   for (size_t i = 0; i < parameter.tensors.size(); ++i) {
-    // One tensor has all groups, several have one each.
+    // A single tensor has all groups; several tensors have one group each.
     const int64_t rows = parameter.tensors.size() == 1 ? parameter.rows : parameter.groups[i].rows;
     HuggingFaceTensor& tensor = tensors.emplace_back();
     tensor.name = bucket.path + parameter.tensors[i];

@@ -11,23 +11,23 @@
 
 namespace sluice::model {
 
-// A Hugging Face config.json of one of the families. Rotary positions may stand in transformers' old keys
-// (rope_theta, rope_scaling) or in rope_parameters. InputError naming `name` and the key for another
-// architecture or anything that Sluice does not compute (other biases, windows by layer, other activations,
-// quantisation, unknown rope types and unknown keys).
+// Reads a config.json of one of the families. Rotary positions may be in transformers' old keys (rope_theta,
+// rope_scaling) or in rope_parameters. InputError naming `name` and the key for another architecture or
+// anything that Sluice does not compute (other biases, windows by layer, other activations, quantisation,
+// unknown rope types and unknown keys).
 Shape shape_from_hugging_face(const base::Json& config, const std::string& name);
 
-// The same; or, where nobody computes such a model but its costs can be counted, that shape
+// The same; for a model that Sluice does not compute but whose costs can be counted, the counted shape
 // (model/counted.h).
 Shape shape_to_plan_from_hugging_face(const base::Json& config, const std::string& name);
 
-// Sets max_position_embeddings where a config.json of this shape says it, and writes out what rotary
-// positions take from that number where nothing else says it. False, with the file as it was, where it would
-// be another model's all the same.
+// Sets max_position_embeddings if a config.json of this shape has it. Writes out the rotary values that would
+// otherwise depend on it. Returns false and leaves the file as it was if it would still become another
+// model's.
 bool set_positions(base::Json& config, const Shape& shape, int64_t positions);
 
-// Where a tensor's stored rows stand in a file. Blocks of rows (experts) follow each other; of a block's
-// halves (gate and up) rows may take turns.
+// The order of a tensor's stored rows in a file. Blocks of rows (experts) follow each other. The rows of a
+// block's halves (gate and up) may be interleaved.
 struct FileOrder {
   int64_t block_rows = 0;
   int64_t block_stride = 0;
@@ -36,15 +36,15 @@ struct FileOrder {
   int64_t row_stride = 0;
   int64_t column_stride = 1;
 
-  // The element of the file that column 0 of a row is.
+  // The file's element of a stored row's column 0.
   int64_t first_of(int64_t row) const {
     const int64_t within = row % block_rows, height = block_rows / halves;
     return row / block_rows * block_stride + within / height * half_stride + within % height * row_stride;
   }
 };
 
-// How a stored parameter maps to Hugging Face tensors: each is a contiguous block of stored rows, and the
-// blocks cover the parameter in order.
+// A stored parameter's Hugging Face tensors: each is a contiguous block of stored rows, and the blocks cover
+// the parameter in order.
 struct HuggingFaceTensor {
   std::string name;  // "model.layers.3.self_attn.q_proj.weight"
   int64_t row_begin = 0;

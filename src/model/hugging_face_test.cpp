@@ -659,7 +659,7 @@ TEST(ShapeFromHuggingFace, EachRefusalNamesFileKeyAndValue) {
   }
 }
 
-// Of notes that other programs write, whether tensors are quantised is seen in these.
+// Other programs' notes are ignored; quantisation is seen in the tensors, not in these keys.
 TEST(ShapeFromHuggingFace, KeysThatAreOffOrIrrelevantPass) {
   Json config = old_config();
   config["quantization_config"] = {{"bits", 4}, {"quant_method", "bitsandbytes"}};

@@ -35,7 +35,7 @@ std::string Kind::tp_fault(int tp) const {
   return tp > vocab ? base::text("tp ", tp, " is above vocab ", vocab) : "";
 }
 
-// Logits, and cross-entropy that reads them for the maximum and the sum and rewrites them as gradients.
+// The head writes logits, reads them for cross-entropy's maximum and sum, and rewrites them as gradients.
 TokenWork Kind::work() const {
   if (layer() != nullptr) return work_of(*layer(), parameters_);
   if (embedding() != nullptr) {
@@ -58,19 +58,19 @@ TokenWork Kind::work() const {
   return {.products = products, .trained = trained, .elements = 4 * output.rows(), .collectives = 2};
 }
 
-// The head's input and the gradient of that; the norm's input and gradient, or a chunk's rows of both.
+// The head's input and its gradient; the norm's input and gradient, or a chunk's rows of both.
 TokenBytes Kind::bytes(const Cut& cut, int64_t element_bytes) const {
   if (layer() != nullptr) return bytes_of(*layer(), parameters_, cut, element_bytes);
   if (embedding() != nullptr) {
     const auto of_rank = [&](int64_t width) { return (element_bytes * width + cut.tp - 1) / cut.tp; };
     const int64_t row = of_rank(embedding()->table.columns);
     TokenBytes bytes;
-    // Its rows before the norm stay, and nothing makes them again.
+    // The embedding's rows before the norm are saved and never recomputed.
     if (embedding()->norm)
       bytes = {.saved = row, .recompute_input = row, .forward = row, .backward = 3 * row};
     if (const auto& by_layer = embedding()->by_layer) {
-      // Likewise what is normed for each layer, beside what layers take of it; a row of all columns comes
-      // from the table, and its gradient goes there.
+      // Likewise the normed row for each layer, beside the rows that layers take. A row of all columns comes
+      // from the table, and its gradient returns there.
       const int64_t all = of_rank(by_layer->columns());
       bytes.saved += row + 2 * all;
       bytes.recompute_input = bytes.saved;

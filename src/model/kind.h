@@ -1,6 +1,6 @@
-// A kind of operation as planning sees it: its parameters and how TP cuts them, what of a micro-batch's
-// lengths its time depends on, the bytes of its activations, its names in Hugging Face files. All of it is
-// derived from a value (model/layer.h). How it is computed is the other half, layers/operation.h.
+// A kind of operation for planning: its parameters and their TP cut, how its time depends on a micro-batch's
+// lengths, the bytes of its activations, its names in Hugging Face files. Everything is derived from a value
+// (model/layer.h). layers/operation.h computes it.
 //
 // A model is a list of operations (model/program.h): an embedding, layers, a head.
 #pragma once
@@ -27,22 +27,22 @@ class Kind {
   explicit Kind(Layer layer);
   explicit Kind(Head head);
 
-  // The value; null: it is another.
+  // The value; null if the kind holds another type of value.
   const Embedding* embedding() const;
   const Layer* layer() const;
   const Head* head() const;
 
-  // In their flat order, without names and offsets; at most 64, and adapters behind all others.
+  // Parameters in flat order, without names and offsets: at most 64, then the adapters.
   const std::vector<Parameter>& parameters() const { return parameters_; }
-  // Whether any of its products may be narrow.
+  // Whether any of its products may have low precision.
   bool takes_low_precision() const {
     return std::ranges::any_of(parameters_, &Parameter::takes_low_precision);
   }
   // Why TP cannot cut it, or "".
   std::string tp_fault(int tp) const;
   TokenWork work() const;
-  // Experts count at work with all tokens in one expert, so whatever the routing. The head does everything in
-  // its forward; its bytes are those beside a chunk's logits.
+  // Working memory of experts assumes all tokens in one expert, so it holds for any routing. The head does
+  // all its work in its forward; its bytes do not include a chunk's logits.
   TokenBytes bytes(const Cut& cut, int64_t element_bytes) const;
   CacheBytes cache(const Cut& cut, int64_t element_bytes) const;
 

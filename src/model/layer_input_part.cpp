@@ -1,5 +1,5 @@
-// Embeddings by layer (Google, Gemma 3n and Gemma 4, 2025): what the embedding makes for each layer, and the
-// part that takes it.
+// Embeddings by layer (Google, Gemma 3n and Gemma 4, 2025): the embedding's rows for each layer, and the part
+// that takes them.
 #include <algorithm>
 #include <cmath>
 
@@ -37,9 +37,9 @@ LayerEmbedding layer_embedding(int64_t layers, int64_t width, int64_t hidden, in
   return made;
 }
 
-// The gate stays, what it lets through is made again. All TP ranks' columns of the layer's input are
-// gathered, and their gradients summed; those of all layers are there until the embedding's backward, which
-// takes them.
+// The gate is saved; its output is recomputed. All TP ranks' columns of the layer's input are gathered, and
+// their gradients summed. Gradients of all layers' columns stay in memory until the embedding's backward,
+// which takes them.
 MixerFigures figures_of(const LayerInput& own, const Part&, const AtWork& at) {
   const int64_t gate = at.out;
   MixerFigures f{.elements = 4 * own.width, .makes_out_again = false};

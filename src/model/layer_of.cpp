@@ -118,7 +118,7 @@ void add_norms(const Shape& shape, const BlockType& type, Part& part) {
   part.scale = shape.residual_scale;
 }
 
-// In layers that were made before a run asked for it.
+// For layers that were made before a run asked for loads.
 void remember_loads(Layer& layer) {
   for (Part& part : layer.parts) {
     auto* const routed = std::get_if<RoutedExperts>(&part.mixer);
@@ -141,7 +141,7 @@ void add_adapters(const Lora& lora, Weight& weight) {
   }
 }
 
-// In the order of parameters, adapters apart.
+// In parameter order, without adapters.
 std::vector<Weight*> weights_of(Layer& layer) {
   std::vector<Weight*> all;
   for (Part& part : layer.parts) {
@@ -153,7 +153,7 @@ std::vector<Weight*> weights_of(Layer& layer) {
   return all;
 }
 
-// Bit i is parameter i's.
+// Bit i belongs to parameter i.
 void freeze(uint64_t bits, const std::vector<Weight*>& weights) {
   int bit = 0;
   const auto trained = [&] { return (bits >> bit++ & 1) == 0; };
@@ -176,7 +176,7 @@ Weight vocabulary(const Shape& shape, std::string_view role, const char* tensor)
 
 void change_each_layer(
     Shape& shape, const std::function<void(int64_t index, const BlockType& type, Layer& layer)>& change) {
-  std::vector<std::shared_ptr<const Layer>> made;  // each value once
+  std::vector<std::shared_ptr<const Layer>> made;  // each distinct value once
   if (shape.block_types.empty())
     shape.block_types.assign(static_cast<size_t>(shape.layers), shape.block_type(0));
   for (int64_t index = 0; index < shape.layers; ++index) {
@@ -266,9 +266,9 @@ Layer layer_of(const Shape& shape, const BlockType& type) {
 
 namespace {
 
-constexpr int64_t kTokenKinds = 2;  // first and second text, of which Sluice's texts are the first
+constexpr int64_t kTokenKinds = 2;  // first and second segment; Sluice's tokens are of the first
 
-// The width of what each layer takes of embeddings by layer, 0: nothing.
+// The width of each layer's input from embeddings by layer; 0: none.
 int64_t layer_input_width(const Shape& shape) {
   const auto own = shape.block_types.empty() ? nullptr : shape.block_types.front().own.value;
   if (own == nullptr) return 0;
@@ -321,13 +321,13 @@ Neck neck_of(const Shape& shape, const NeckStyle& style) {
   return neck;
 }
 
-// Logits of a vocabulary, or what stands in their place.
+// Adds the matrix of logits, or of a head's numbers.
 void add_output(const Shape& shape, Head& head) {
   const HeadStyle& style = shape.head;
   head.output = {.columns = shape.hidden, .use = Use::kIn};
   if (style.kind == HeadKind::kRows) return;
   if (style.kind != HeadKind::kVocabulary) {
-    // Whole on every TP rank, which works on its own rows with it.
+    // Whole on every TP rank, which multiplies its own rows by it.
     head.output = matrix(roles::kScore, {"score.weight"}, shape.hidden, {{style.numbers, 0}}, Use::kIn);
     if (style.bias) head.bias = vector(roles::kScoreBias, {"score.bias"}, {{style.numbers, 0}}, Start::kZero);
     if (style.neck) head.neck = neck_of(shape, *style.neck);
@@ -347,7 +347,7 @@ void add_output(const Shape& shape, Head& head) {
 
 namespace {
 
-// Rows that are normed as sums are so already.
+// With norms of sums, the last rows are normed already.
 Norm final_norm(const Shape& shape) {
   if (shape.norm_place == NormPlace::kOfSum) return {.kind = NormKind::kNone};
   return norm({roles::kFinalNorm, roles::kFinalNormBias}, "model.norm.weight", shape.hidden, shape.norm,

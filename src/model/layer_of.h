@@ -8,23 +8,23 @@
 
 namespace sluice::model {
 
-// The type's layer without tuning, as if the type had no layer of its own.
+// The type's layer without tuning, ignoring the type's own layer.
 Layer usual_layer(const Shape& shape, const BlockType& type);
-// Gives each layer a definition of its own, its type's usual one as `change` leaves it: for what no member of
-// the shape says.
+// Gives each layer a definition of its own: its type's usual layer as changed by `change`. For properties
+// that no member of the shape has.
 void change_layers(Shape& shape, const std::function<void(const BlockType& type, Layer& layer)>& change);
-// The same by layer of the model.
+// The same, with the index of the layer.
 void change_each_layer(Shape& shape,
                        const std::function<void(int64_t index, const BlockType& type, Layer& layer)>& change);
-// The same of attention's values alone.
+// The same, for attention's values alone.
 void change_attention(Shape& shape, const std::function<void(Attention& own)>& change);
-// Whether windows are chunks of positions (Attention::chunked): then all layers' are.
+// Whether windows are chunks of positions (Attention::chunked): all layers' or none's.
 bool attends_by_chunks(const Shape& shape);
-// Puts another mixer and its weights between a part's norms, under the family's names.
+// Puts another mixer and its weights between a part's norms, with the family's names.
 void replace_part(const Shape& shape, Part& part, Part made);
-// Puts a part beside the first of a layer, whose norm it then shares.
+// Puts a part beside the first part of a layer, whose norm it then shares.
 void put_beside(const Layer& layer, Part& part);
-// Puts experts beside the MLP that ends a layer, each with norms around it, and a norm behind their sum.
+// Puts experts beside the MLP at a layer's end, each with norms around it, and a norm behind their sum.
 void put_beside_mlp(const Shape& shape, Layer& layer, Part experts);
 Layer layer_of(const Shape& shape, const BlockType& type);
 Embedding embedding_of(const Shape& shape);

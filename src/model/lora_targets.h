@@ -1,5 +1,5 @@
-// The entries of Lora::targets: a module's name or the parameter that stacks experts' matrices ("q_proj",
-// "mlp.experts.down_proj"), with a rank and an alpha of its own where it has some: "q_proj:4:32".
+// Entries of Lora::targets: a module's name, or the parameter that stacks experts' matrices ("q_proj",
+// "mlp.experts.down_proj"), optionally with its own rank and alpha: "q_proj:4:32".
 #pragma once
 
 #include <cstdint>
@@ -22,15 +22,15 @@ struct LoraTarget {
   std::string entry() const;
 };
 
-// InputError where an entry is neither NAME nor NAME:RANK:ALPHA.
+// InputError if an entry is neither NAME nor NAME:RANK:ALPHA.
 std::vector<LoraTarget> lora_targets(const Lora& lora);
 
-// The target that names the module of a tensor ("self_attn.q_proj.weight"), or experts' parameter
-// ("mlp.experts.down_proj"); none: it has no adapter.
+// The target that names the module of a tensor ("self_attn.q_proj.weight") or experts' parameter
+// ("mlp.experts.down_proj"); none: no adapter.
 std::optional<LoraTarget> target_of_module(const Lora& lora, std::string_view tensor);
 std::optional<LoraTarget> target_of_stack(const Lora& lora, std::string_view path);
 
-// What the product of a factor of an adapter and its other one is multiplied by. REQUIRES: parameter.factor.
+// The factor on the product of an adapter's two matrices. REQUIRES: `parameter` is one of them.
 double adapter_factor(const Lora& lora, const Parameter& parameter);
 
 }  // namespace sluice::model

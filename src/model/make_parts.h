@@ -1,4 +1,4 @@
-// Parts of layers with the weights that each mixer has, under LLaMA's names; norms apart.
+// Makes parts of layers with each mixer's weights, under LLaMA's names, without norms.
 #pragma once
 
 #include <string>
@@ -13,17 +13,17 @@ Weight matrix(std::string_view role, std::vector<std::string> tensors, int64_t c
               std::vector<RowGroup> groups, Use use);
 Weight vector(std::string_view role, std::vector<std::string> tensors, std::vector<RowGroup> groups,
               Start start);
-// A product that adds to the rows that pass.
+// A product whose result is added to the residual rows.
 Weight out(std::string_view role, std::string_view tensor, int64_t hidden, RowGroup group);
 struct NormRoles {
   std::string_view weight, bias;
 };
 // A norm that starts as the identity: its weights start at 1 − `offset`, which is 0 or 1. `tensor` is the
-// name of its weights, which ends in "weight"; the biases' ends in "bias".
+// name of its weights and ends in "weight"; the name of the biases ends in "bias".
 Norm norm(const NormRoles& roles, const std::string& tensor, int64_t width, const NormStyle& style,
           double eps, double offset);
 void forbid_adapters(Part& part);
-// A part's own weights in the order of its parameters: not those of a norm that another part has too.
+// A part's own weights in parameter order, without those of a norm shared with another part.
 template <typename SomePart>
 auto own_weights(SomePart& part) {
   std::vector<decltype(&part.weights)> all;
@@ -34,7 +34,7 @@ auto own_weights(SomePart& part) {
   return all;
 }
 
-// A head's own weights in the order of its parameters.
+// A head's own weights in parameter order.
 template <typename SomeHead>
 auto own_weights_of(SomeHead& head) {
   std::vector<decltype(&head.output)> all;
@@ -52,7 +52,7 @@ auto own_weights_of(SomeHead& head) {
   return all;
 }
 
-// The weights of a layer behind those of its parts.
+// A layer's weights behind those of its parts.
 template <typename SomeLayer>
 auto joint_weights(SomeLayer& layer) {
   std::vector<decltype(layer.parts.front().weights.data())> all;
@@ -67,23 +67,23 @@ struct Biases {
   bool in = false, out = false;
 };
 Part attention_part(const Attention& own, int64_t hidden, const Biases& biases);
-// `biases`: of models that are counted.
+// `biases`: counted models have them.
 Part latent_attention_part(const LatentAttention& own, int64_t hidden, const Biases& biases);
-// Whether what a key head and its value heads are made of stands together, in files and in the bucket.
+// Whether the rows of a key head and its value heads lie together, in files and in the bucket.
 enum class RowOrder : uint8_t { kByKind, kByKeyHead };
 Part delta_rule_part(const DeltaRule& own, int64_t hidden, RowOrder order);
 enum class ConvolutionBias : uint8_t { kNone, kOwn };
 Part mamba2_part(const Mamba2& own, int64_t hidden, ConvolutionBias bias);
 Part gla_part(const Gla& own, int64_t hidden);
 Part kda_part(const Kda& own, int64_t hidden);
-// `bias`: of the convolution and of both products.
+// `bias`: on the convolution and on both products.
 Part short_convolution_part(const ShortConvolution& own, int64_t hidden, ConvolutionBias bias);
 Part mlp_part(const Mlp& own, int64_t hidden, const Biases& biases);
 Part experts_part(const RoutedExperts& own, int64_t hidden);
 Part layer_input_part(const LayerInput& own, int64_t hidden);
-// `eps`: of the norm of one layer's columns.
+// `eps`: for the norm of one layer's columns.
 LayerEmbedding layer_embedding(int64_t layers, int64_t width, int64_t hidden, int64_t vocab, double eps);
-// Experts of a part remember their loads from now on.
+// Makes the experts of a part remember their loads.
 void add_loads(RoutedExperts& own, Part& part);
 
 }  // namespace sluice::model

@@ -28,18 +28,18 @@ Part mlp_part(const Mlp& own, int64_t hidden, const Biases& biases) {
   return part;
 }
 
-// Recomputing leaves out the second matrix, which only later layers need.
+// Recomputation leaves out the second matrix, which only later layers need.
 MixerFigures figures_of(const Mlp& own, const Part&, const AtWork& at) {
   const int64_t ffn = at.out;
   MixerFigures f{.elements = (own.gate.gated ? 3 : 2) * own.width, .makes_out_again = false};
   // SwiGLU's output beside the product that is summed over the ranks.
   f.forward = at.element * (ffn + at.gathered);
-  // SwiGLU's output with its gradient; with the product for the input's gradient; with that, the normed input
-  // and the gradient behind the norm. All beside the gathered gradient; gate and up become their gradients.
-  // Without a kernel of its own an activation's result, its gradient and what these are made of come on top.
+  // The largest of: SwiGLU's output with its gradient; with the input gradient's product; with that, the
+  // normed input and the norm's gradient. The gathered gradient is added; gate and up become their gradients.
+  // Without a fused kernel the activation's result, its gradient and their temporaries are added.
   const bool fused = own.gate.activation != Activation::kGelu && own.gate.activation != Activation::kTanh;
   f.backward = at.element * (at.gathered + std::max((fused ? 2 : 5) * ffn, at.behind(ffn)));
-  if (own.gate.activation == Activation::kXielu) {  // its steps are tensors
+  if (own.gate.activation == Activation::kXielu) {  // its steps are separate tensors
     f.forward += 5 * ffn * at.statistic;
     f.backward += 6 * ffn * at.statistic;
   }
@@ -88,7 +88,7 @@ Part experts_part(const RoutedExperts& routed, int64_t hidden) {
     weight.visits = own.per_token;
     w.push_back(std::move(weight));
   };
-  // Scores, wide and of the shard's rows.
+  // Scores are wide, for the shard's rows.
   const auto scores = [&](std::string_view role, const char* tensor, int64_t rows) {
     w.push_back(matrix(role, {tensor}, hidden, {{rows, 0}}, Use::kIn));
     w.back().place = Place::kShard;
@@ -114,7 +114,7 @@ Part experts_part(const RoutedExperts& routed, int64_t hidden) {
   }
   if (own.shared_gate) {
     scores(roles::kSharedGate, "mlp.shared_expert_gate.weight", 1);
-    w.back().kept = false;  // its sigmoid is, of all rows
+    w.back().kept = false;  // its sigmoid is kept, for all rows
   }
   if (routed.router_norm_eps > 0)
     w.push_back(vector(roles::kRouterScale, {"router.scale"}, {{hidden, 0}}, Start::kOne));
@@ -125,50 +125,50 @@ Part experts_part(const RoutedExperts& routed, int64_t hidden) {
   return part;
 }
 
-// Beside what an MLP of the visited width reads and writes: scores of all experts, and each token's row on
-// its way to its experts and back. Where rows travel a lane keeps of visits as much as its own rows' would
-// take, whoever's they are, or nothing; what it has at work of them is the same whatever it has of rows
-// (dispatch_chunk_bytes).
+// Work: an MLP of the visited width, scores of all experts, and each token's row on its way to its experts
+// and back. If rows travel, a lane saves for visits as much as its own rows would take, whichever rows
+// arrive, or nothing. Its working memory for visits is independent of its rows (dispatch_chunk_bytes), so it
+// is not counted here.
 MixerFigures figures_of(const RoutedExperts& routed, const Part& part, const AtWork& at) {
   const Experts& own = routed.experts;
   const int64_t visits = own.per_token, shared = at.of_rank(own.shared_hidden), hidden = at.hidden;
   const int64_t all = shared + visits * at.of_rank(own.hidden), e = at.element;
   const int64_t ffn = at.travels ? shared : all, kept = at.travels && !at.keeps_visits ? shared : all;
   const int64_t widest = at.travels ? shared : std::max(at.of_rank(own.hidden), shared);
-  const int64_t normed = at.travels ? hidden : 0;                           // at hand while its rows travel
-  const int64_t routes = visits * (4 + at.statistic);                       // experts' numbers and weights
-  const int64_t order = at.travels ? 0 : visits * (16 + 2 * at.statistic);  // both in the order of experts
+  const int64_t normed = at.travels ? hidden : 0;                           // in memory while its rows travel
+  const int64_t routes = visits * (4 + at.statistic);                       // numbers and weights of experts
+  const int64_t order = at.travels ? 0 : visits * (16 + 2 * at.statistic);  // both, in the order of experts
   const int64_t scores = own.count * at.statistic;
-  // Rows' weights of all experts; scores as they are corrected and those of chosen groups; what a router's
-  // own norm gives.
+  // Every row's weights for all experts; corrected scores and scores of chosen groups; the result of a
+  // router's own norm.
   const int64_t biased = (own.biases ? 2 * scores : 0) + (own.corrected ? scores : 0) +
                          (own.groups > 1 ? 2 * scores : 0) + (routed.expert_scales ? 2 * scores : 0) +
                          (routed.sparse_jitter > 0 ? 6 * scores : 0) +
                          (routed.router_norm_eps > 0 ? 4 * at.shard * e : 0);
   MixerFigures f{.makes_out_again = false};
-  // Biases of what experts give are a product with every row's weights of all experts.
+  // Experts' output biases are a product with every row's weights for all experts.
   f.products = own.biases ? hidden * own.count : 0;
   f.elements = 3 * (visits * own.hidden + own.shared_hidden) + 2 * own.count + 4 * visits * hidden;
   f.saved.own = routes + (own.shared_gate ? at.statistic : 0);
-  f.border.own = routes;  // never made again
+  f.border.own = routes;  // never recomputed
   f.until_weight.own = 4 * visits;
   if (routed.router_norm_eps > 0) f.until_weight.shared = hidden * e;
   f.recomputed = normed * e;
-  // An expert that all tokens visit: its rows, beside the normed input; SwiGLU's output and its product,
-  // beside the sum.
+  // The shared expert's rows, beside the normed input; or SwiGLU's output and its product, beside the
+  // sum.
   f.forward = order + 2 * scores + biased +
               e * (normed + std::max(at.shard + at.gathered + hidden, 2 * hidden + widest));
-  // SwiGLU's output by visit, the gathered gradient and: the input's with an expert's gradients, rows and
-  // product; what goes through the norm; an expert's rows for its weights.
+  // SwiGLU's outputs by visit, the gathered gradient, and the largest of: the input's gradient with an
+  // expert's gradients, rows and product; the norm's backward; an expert's rows for weight gradients.
   const int64_t expert = hidden + std::max(3 * widest, widest + hidden);
   f.backward = order + 4 * scores + biased +
                e * (normed + ffn + at.gathered +
                     std::max({hidden + expert, hidden + 2 * at.shard, 2 * at.shard + 2 * hidden}));
-  // The rows, which experts' adapters need for their gradients.
+  // Rows that experts' adapters need for their gradients.
   const bool adapted = std::ranges::any_of(
       part.weights, [](const Weight& weight) { return weight.experts > 0 && !weight.adapters.empty(); });
   if (adapted && !at.travels) f.backward += hidden * e;
-  if (routed.gate.weighs_input) {  // gate and up with their weights, of which dispatched rows have a bound
+  if (routed.gate.weighs_input) {  // gate and up with routing weights; dispatch bounds dispatched rows
     f.forward += 2 * widest * e;
     f.backward += 4 * widest * e;
   }

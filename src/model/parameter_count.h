@@ -1,4 +1,4 @@
-// How many parameters a model has.
+// The number of a model's parameters.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 namespace sluice::model {
 
 int64_t parameter_count(const Shape& shape);
-// That a token passes: of experts those that it visits.
+// Parameters that a token uses: among experts, only those that it visits.
 int64_t active_parameter_count(const Shape& shape);
 
 }  // namespace sluice::model

@@ -1,4 +1,4 @@
-// Where a model's parameters lie, by name: between tables of one model that is tuned in different ways.
+// Places of a model's parameters by name, to match tables of one model that is tuned in different ways.
 #pragma once
 
 #include <map>
@@ -18,10 +18,10 @@ class ParameterIndex {
     }
   }
 
-  // The table outlives the index. Parameters whose numbers are coded in one table alone are passed over.
-  // Calls visit(parameter, run, bucket, elsewhere) for each of another table's parameters that has elements
-  // `run` in `interval` of its bucket `from`: elements `elsewhere` of bucket `bucket` here. Parameters that
-  // are not known here are passed over.
+  // The table must outlive the index. Calls visit(parameter, run, bucket, elsewhere) for each of another
+  // table's parameters with elements `run` in `interval` of its bucket `from`; here they are elements
+  // `elsewhere` of `bucket`. Skips parameters that this table does not have, and those coded in only one of
+  // the tables.
   template <typename Visit>
   void for_each_run(const Bucket& from, base::Interval interval, Visit visit) const {
     for (const Parameter& parameter : from.parameters) {
@@ -33,7 +33,7 @@ class ParameterIndex {
     }
   }
 
-  // Those that are coded here and not there: visit(parameter, run, bucket, the parameter here).
+  // Parameters coded here but not there: visit(parameter, run, bucket, the parameter here).
   template <typename Visit>
   void for_each_coded(const Bucket& from, base::Interval interval, Visit visit) const {
     for (const Parameter& parameter : from.parameters) {

@@ -49,7 +49,7 @@ base::Interval units_of_rank(int64_t units, int tp, int t) {
   return {shared, shared + 1};
 }
 
-// By group, whether a lane computes with it: of experts' with those of its own.
+// By group, whether a lane computes with it; for experts' groups, whether the expert is its own.
 std::vector<char> groups_of_lane(const Parameter& parameter, const Cut& cut) {
   const size_t groups = parameter.groups.size();
   if (parameter.experts == 0) return std::vector<char>(groups, 1);
@@ -161,7 +161,7 @@ const Parameter* find_parameter(const Bucket& bucket, std::string_view role) {
 
 namespace {
 
-// Of those that `counts` takes. All experts are alike: those of one count for each.
+// Counts parameters that `counts` accepts. Experts are alike, so one expert is cut and multiplied.
 template <typename Counts>
 int64_t largest_shard_of(const Kind& kind, int tp, Counts counts) {
   int64_t largest = 0;

@@ -1,4 +1,4 @@
-// How many positions a config.json says that its model has, where rotary positions may hang on that number.
+// The number of positions in a config.json, and the rotary values that depend on it.
 #include "base/error.h"
 #include "base/json.h"
 #include "model/hugging_face.h"
@@ -14,7 +14,7 @@ constexpr const char* kOriginal = "original_max_position_embeddings";
 
 bool says(const Json& config, const char* key) { return config.contains(key) && !config.at(key).is_null(); }
 
-// Writes out what a dictionary of rotary positions takes from the number of positions otherwise.
+// Writes out the rotary parameters that would otherwise follow from the number of positions.
 void pin(Json& dictionary, const Json& config, const Rope& rope) {
   if (!says(dictionary, kOriginal) && !says(config, kOriginal))
     dictionary[kOriginal] = rope.original_max_position_embeddings;

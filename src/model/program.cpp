@@ -10,9 +10,9 @@
 namespace sluice::model {
 namespace {
 
-constexpr int kAnyTp = 0;  // in Body::cuts
+constexpr int kAnyTp = 0;  // key in Body::cuts
 
-// Multiply-adds of a token at a usual length, of blocks.
+// A block kind's multiply-adds for a token in a sequence of usual length.
 std::vector<int64_t> relative_work(const std::vector<std::shared_ptr<const Kind>>& kinds) {
   constexpr int64_t kUsualTokens = 4096;
   std::vector<int64_t> relative(kinds.size());
@@ -24,7 +24,7 @@ std::vector<int64_t> relative_work(const std::vector<std::shared_ptr<const Kind>
   return relative;
 }
 
-// Numbers the kinds of blocks as they come up, behind the embedding's.
+// Numbers the kinds of blocks in order of appearance, after the embedding's.
 std::vector<int> kinds_of_blocks(const Shape& shape, std::vector<std::shared_ptr<const Kind>>& kinds) {
   std::vector<int> of_block;
   std::vector<BlockType> known;
@@ -98,7 +98,7 @@ Program Program::trunk(base::Interval run) const {
   return trunk;
 }
 
-// Where another trunk has an end of the model, the first or last stage has nothing of it.
+// If another trunk has an end of the model, that end takes no time in the first or last stage.
 void Program::cut_stages(const KindTimes& times, Body& body) {
   const base::Interval blocks =
       base::intersect(body.run, {1, static_cast<int64_t>(body.operations.size()) - 1});
@@ -126,7 +126,7 @@ base::Interval Program::of_stage(int tp, int stages, int stage) const {
   const auto own = body_->cuts.find(tp);
   const base::Interval operations =
       (own != body_->cuts.end() ? own : body_->cuts.begin())->second.of_stage(stages, stage);
-  // Stages are cut among the trunk's blocks, in front of which stands one operation.
+  // Stages are cut among the trunk's blocks, after one operation.
   const int64_t shift = blocks_in(run()).begin - 1;
   return base::intersect({operations.begin + shift, operations.end + shift}, run());
 }
@@ -135,10 +135,10 @@ bool Program::cuts_as(const Program& other) const {
   return body_ == other.body_ || (body_->times == other.body_->times && run() == other.run());
 }
 
-// Blocks first: their faults say more.
+// Blocks come first, because their faults say more.
 std::string Program::tp_fault(int tp) const {
   constexpr int kMostNamed = 64;
-  // Blocks first, for their reasons tell more than the vocabulary's.
+  // Blocks first: their reasons say more than the vocabulary's.
   const auto fault_of = [this](int degree) -> std::string {
     for (size_t i = 1; i <= kinds().size(); ++i) {
       if (std::string fault = kinds()[i % kinds().size()]->tp_fault(degree); !fault.empty()) return fault;

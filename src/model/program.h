@@ -1,5 +1,5 @@
 // The model program: the operations of one forward pass, the same under every strategy. The backward pass
-// walks them in reverse. A stage computes a run of them.
+// runs them in reverse. A stage computes a run of them.
 #pragma once
 
 #include <algorithm>
@@ -16,22 +16,22 @@
 
 namespace sluice::model {
 
-// By TP degree: what an operation of each of Program::kinds() takes, in any unit.
+// By TP degree: the time of an operation of each of Program::kinds(), in any unit.
 using KindTimes = std::map<int, std::vector<int64_t>>;
 
 struct Operation {
   int kind = 0;              // in Program::kinds()
-  base::Interval own;        // the buckets of its own parameters
-  std::vector<int> buckets;  // whose parameters it reads and whose gradients it writes, ascending
+  base::Interval own;        // buckets of its own parameters
+  std::vector<int> buckets;  // buckets that it reads and whose gradients it makes, ascending
 };
 
-// What pull and push move as a unit: an operation's own parameters that are held alike. An operation has a
-// bucket for each way in which it has some, the trained ones first, of these those of no expert.
+// The unit that pull and push move: an operation's own parameters that are held alike. An operation has a
+// bucket for each combination that occurs: trained ones first, among these experts' last.
 struct BucketPlace {
-  int64_t position = 0;  // of the operation
+  int64_t position = 0;  // the operation's
   bool trained = true;
-  bool of_experts = false;  // of each expert the same: lanes may divide them by experts
-  bool coded = false;       // frozen ones in few bits (BaseFormat)
+  bool of_experts = false;  // equal parts of each expert: lanes may divide them by experts
+  bool coded = false;       // frozen, in few bits (BaseFormat)
 
   bool has(const Parameter& parameter) const {
     return parameter.trained == trained && (parameter.experts > 0) == of_experts &&
@@ -43,13 +43,13 @@ struct BucketPlace {
 class Program {
  public:
   Program() = default;
-  // Stages are cut by `times`; under TP degrees that they do not name, by the multiply-adds of blocks, beside
-  // which the ends count nothing. REQUIRES: a valid shape, times of every kind.
+  // Cuts stages by `times`. For TP degrees without times it uses the blocks' multiply-adds and counts nothing
+  // for the ends. REQUIRES: a valid shape; times for every kind.
   explicit Program(const Shape& shape, const KindTimes& times = {});
-  // One trunk of the model: the operations of `run` alone, which have stages, strategies and plans of their own.
-  // Positions, kinds and buckets keep their numbers, so owners, updates and checkpoints know no trunks. Its rows
-  // begin with the embedding or come from the trunk in front, and end with the head or go to the trunk behind.
-  // InputError where the run has no block or lies outside the model.
+  // One trunk of the model: only the operations of `run`, with stages, strategies and plans of their own.
+  // Positions, kinds and buckets keep their numbers, so owners, updates and checkpoints ignore trunks. The
+  // trunk's rows come from the embedding or from the trunk before. They go to the head or to the next trunk.
+  // InputError if the run has no block or lies outside the model.
   Program trunk(base::Interval run) const;
 
   // The embedding's first, then those of blocks, the head's last.
@@ -58,23 +58,23 @@ class Program {
   const Operation& at(int64_t position) const { return body_->operations[static_cast<size_t>(position)]; }
   const Kind& kind_at(int64_t position) const { return *kinds()[static_cast<size_t>(at(position).kind)]; }
 
-  // The operations that are computed: all, or a trunk's.
+  // The operations that are computed: all of the model, or a trunk's.
   base::Interval run() const { return body_->run; }
   int64_t run_blocks() const { return blocks_in(run()).size(); }
-  // Positions of the model's ends, and of all its blocks, whatever the trunk.
+  // Positions of the model's ends, and of all its blocks, independent of the trunk.
   int64_t embedding() const { return 0; }
   int64_t head() const { return size() - 1; }
   base::Interval blocks() const { return {1, head()}; }
   base::Interval blocks_in(base::Interval run) const { return base::intersect(run, blocks()); }
-  // Whether all blocks are of one kind.
+  // Whether all blocks have one kind.
   bool uniform() const { return kinds().size() == 3; }
 
-  // The run of a stage under a TP degree: blocks, the embedding on the first, the head on the last
+  // The run of a stage under a TP degree: blocks, the embedding on the first stage, the head on the last
   // (model/stage_cuts.h). REQUIRES: 0 <= stage < stages <= blocks.
   base::Interval of_stage(int tp, int stages, int stage) const;
-  // Whether the other program, of the same shape, has the same stages.
+  // Whether the other program, made from the same shape, has the same stages.
   bool cuts_as(const Program& other) const;
-  // Why TP cannot cut an operation, and which degrees cut all, or "". REQUIRES: tp >= 1.
+  // Why TP cannot cut an operation, and which degrees cut all operations, or "". REQUIRES: tp >= 1.
   std::string tp_fault(int tp) const;
   // The buckets of a run, ascending.
   std::vector<int> buckets_of(base::Interval run) const;
@@ -85,10 +85,10 @@ class Program {
       return body_->buckets[static_cast<size_t>(bucket)].trained;
     });
   }
-  // The first operation that trains, size() where none does: nothing before it has gradients, and nothing is
-  // kept of it for a backward pass.
+  // The first operation that trains; size() if there is none. Operations before it have no gradients and keep
+  // nothing for a backward pass.
   int64_t first_trained() const { return body_->first_trained; }
-  // The part of a run that a backward pass walks. The head's backward is in its forward.
+  // The part of a run that a backward pass visits. The head's backward is in its forward.
   base::Interval walked_back(base::Interval run) const {
     return base::intersect(run, {first_trained(), head()});
   }
@@ -101,18 +101,18 @@ class Program {
     base::Interval run;
     int64_t first_trained = 0;
     KindTimes times;
-    std::map<int, StageCuts> cuts;  // by TP degree; 0: of those without times
+    std::map<int, StageCuts> cuts;  // by TP degree; 0: for degrees without times
   };
   static void cut_stages(const KindTimes& times, Body& body);
 
   std::shared_ptr<const Body> body_;
 };
 
-// The shape with no more than so many blocks of each kind: what layers are measured on.
+// The shape with at most `most_blocks` blocks of each kind, for measuring layers.
 Shape short_shape(const Shape& shape, int most_blocks = 2);
 
-// Why a TP degree cannot cut this shape ("tp 3 does not divide 4 heads: choose one of 1, 2, 4"), or "" when
-// it can: tp divides heads, divides or is a multiple of kv_heads, and is at most ffn_hidden and vocab.
+// Why a TP degree cannot cut this shape ("tp 3 does not divide 4 heads: choose one of 1, 2, 4"), or "". TP
+// must divide heads, divide kv_heads or be a multiple of them, and be at most ffn_hidden and vocab.
 std::string tp_fault(const Shape& shape, int tp);
 // Why so many lanes cannot divide this shape's experts ("3 lanes do not divide 8 experts: choose one of 1, 2,
 // 4 or 8"), or "".

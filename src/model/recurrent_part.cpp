@@ -9,10 +9,10 @@
 namespace sluice::model {
 namespace {
 
-constexpr int64_t kChunk = 64;  // of most (ops/recurrence.h)
+constexpr int64_t kChunk = 64;  // rows of a chunk in most recurrences (ops/recurrence.h)
 
 struct HeadGroups {
-  RowGroup keys, values, each;  // each: a number of each value head
+  RowGroup keys, values, each;  // each: one number for each value head
 };
 HeadGroups groups_of(const StateHeads& heads) {
   return {{heads.key_heads * heads.key_width, heads.key_heads},
@@ -27,20 +27,20 @@ Weight convolution(const char* tensor, const StateHeads& heads, std::vector<RowG
   return weight;
 }
 
-// A chunk's work and what passes hold of it: the figures in which recurrences differ.
+// A chunk's work and memory: the figures in which recurrences differ.
 struct Chunks {
   int64_t solved = 0;     // 1: a chunk's updates solve a system
-  int64_t unit_keys = 0;  // copies of keys that are brought to their length, or scaled
+  int64_t unit_keys = 0;  // copies of keys that are normed or scaled
   int64_t forward_k = 0,
-          forward_c = 0;  // a forward holds of keys' widths and of a chunk's places
+          forward_c = 0;  // in forward: factors of keys' width and of a chunk's rows
   int64_t backward_k = 0, backward_c = 0;
 };
 
-// A pass has in float: by row, of which margins make a quarter more where sequences are short: what the
-// convolution takes and gives, what of that is brought to its length or is scaled, and as backward ends all
-// of these again and gradients beside them. By value head and place of a chunk, which are at most a quarter
-// more than rows: keys' width (k), values' (d), rows of a chunk (c), and what a chunk's states are of a place
-// (s) (ops/recurrence_heads.h).
+// Memory of a pass, in float. By row, with a quarter more for margins of short sequences: the
+// convolution's input and output, normed or scaled copies, and at the end of backward all of these again
+// with gradients. By value head and place of a chunk, at most a quarter more than rows: keys' width (k),
+// values' width (d), a chunk's rows (c), and a chunk's state divided by its rows (s)
+// (ops/recurrence_heads.h).
 void add_passes(const StateHeads& own, const Chunks& chunks, const AtWork& at, MixerFigures& f) {
   const auto with_more = [](int64_t elements) { return elements + elements / 4; };
   const int64_t heads = own.value_heads / at.tp, mixed = own.mixed() / at.tp;
@@ -59,10 +59,10 @@ void add_passes(const StateHeads& own, const Chunks& chunks, const AtWork& at, M
                at.element * (5 * values + at.gathered);
 }
 
-// Scanned, a value head: scores and overlaps with a chunk's keys, the system's solution, what updates give
-// outputs; and what a state gives updates and outputs and gets of updates. Its output is what a layer keeps
-// beside its products' results. States stay as wide as they are summed, and the rows that a convolution still
-// sees.
+// Scanned work for each value head: scores and overlaps with a chunk's keys, the system's
+// solution, outputs from updates, and the state's products. The output is saved beside the
+// products' results. The cache has the states, as wide as they are summed, and the rows that a
+// convolution still sees.
 MixerFigures recurrent_figures(const StateHeads& own, const Chunks& chunks, const Part& part,
                                const AtWork& at) {
   MixerFigures f;
@@ -73,7 +73,7 @@ MixerFigures recurrent_figures(const StateHeads& own, const Chunks& chunks, cons
   f.saved.own = f.border.own = own.value_heads / at.tp * own.value_width * at.element;
   add_passes(own, chunks, at, f);
   if (is_parted(
-          part)) {  // a product beside what it is parted into, and gradients beside what they are joined to
+          part)) {  // MID the product beside its parts, and gradients beside the joined one
     f.forward += at.results * at.element;
     f.backward += at.results * at.element;
   }
@@ -223,9 +223,9 @@ Part short_convolution_part(const ShortConvolution& own, int64_t hidden, Convolu
   return part;
 }
 
-// What the convolution gives stays, in any case; its input is made again. A pass has in float the rows with
-// their margins, a quarter more where sequences are short, what the convolution gives, and in a backward
-// gradients of these.
+// The convolution's output is saved and its input recomputed. A pass holds in float the rows with
+// margins (a quarter more for short sequences), the convolution's output, and in a backward their
+// gradients.
 MixerFigures figures_of(const ShortConvolution& own, const Part&, const AtWork& at) {
   const int64_t values = own.heads.values() / at.tp, e = at.element, wide = at.statistic;
   MixerFigures f{.scanned = own.heads.convolution * own.heads.values(), .elements = 4 * own.heads.values()};

@@ -1,5 +1,5 @@
-// Roles of a layer's weights, and so of parameters. Matrices are [out, in] (x·wᵀ), but those marked [in,
-// out], whose product is added to the rows that pass (a·w).
+// Roles of a layer's weights, and so of parameters. Matrices are stored [out, in] and used as x·wᵀ. Matrices
+// marked [in, out] are used as a·w, and the product is added to the residual rows.
 #pragma once
 
 #include <string_view>
@@ -27,9 +27,9 @@ inline constexpr std::string_view kNeckNormBias = "neck_norm_bias";
 // Attention.
 inline constexpr std::string_view kAttentionNorm = "attention_norm";
 inline constexpr std::string_view kAttentionNormBias = "attention_norm_bias";
-inline constexpr std::string_view kQkv = "qkv";  // rows q, k, v; of gated heads each query with its gate
+inline constexpr std::string_view kQkv = "qkv";  // rows q, k, v; gated heads: each query with its gate
 inline constexpr std::string_view kQkvBias = "qkv_bias";
-inline constexpr std::string_view kQNorm = "q_norm";  // of one head's width, or of all heads'
+inline constexpr std::string_view kQNorm = "q_norm";  // as wide as one head, or as all heads
 inline constexpr std::string_view kKNorm = "k_norm";
 inline constexpr std::string_view kSinks = "sinks";                 // one score a query head
 inline constexpr std::string_view kAttentionOut = "attention_out";  // [in, out]
@@ -39,31 +39,31 @@ inline constexpr std::string_view kAttentionNormBehindBias = "attention_norm_beh
 
 // Latent attention shares attention's norm and out. Narrow matrices are whole on every TP rank.
 inline constexpr std::string_view kQNarrow = "q_narrow";
-inline constexpr std::string_view kQ = "q";                 // of each head rows unrotated, rotated
-inline constexpr std::string_view kKvNarrow = "kv_narrow";  // the keys' rotated part behind
+inline constexpr std::string_view kQ = "q";                 // for each head rows unrotated, rotated
+inline constexpr std::string_view kKvNarrow = "kv_narrow";  // the keys' rotated part comes last
 inline constexpr std::string_view kKvNorm = "kv_norm";
-inline constexpr std::string_view kKv = "kv";  // of each head rows of unrotated keys, values
+inline constexpr std::string_view kKv = "kv";  // for each head rows of unrotated keys, values
 inline constexpr std::string_view kNarrowBias = "narrow_bias";
 
 // Recurrences.
 inline constexpr std::string_view kRecurrentNorm = "recurrent_norm";
 inline constexpr std::string_view kRecurrentNormBias = "recurrent_norm_bias";
-// Rows q, k, v; by key head q, k, v, gate; of Mamba-2 gate, v, k, q, step; of short convolutions what the
-// input is multiplied with, what the output is, the input.
+// Row order: q, k, v; or by key head q, k, v, gate. Mamba-2: gate, v, k, q, step. Short convolutions: the
+// factor on the input, the factor on the output, the input.
 inline constexpr std::string_view kRecurrentQkv = "recurrent_qkv";
-inline constexpr std::string_view kRecurrentQkvBias = "recurrent_qkv_bias";  // of short convolutions
-// Rows rates, decays, one a value head, or by key head these; of GLA decays of key channels.
+inline constexpr std::string_view kRecurrentQkvBias = "recurrent_qkv_bias";  // short convolutions'
+// Rows: rates, decays, one for each value head, or both by key head. GLA: decays of key channels.
 inline constexpr std::string_view kRates = "recurrent_rates";
 inline constexpr std::string_view kDecayNarrow =
-    "recurrent_decay_narrow";                                // of KDA rows for decays, for gates
-inline constexpr std::string_view kRate = "recurrent_rate";  // of KDA, whose kRates are decays
+    "recurrent_decay_narrow";                                // KDA: rows for decays, for gates
+inline constexpr std::string_view kRate = "recurrent_rate";  // KDA's; its kRates are decays
 inline constexpr std::string_view kRecurrentGate = "recurrent_gate";
-inline constexpr std::string_view kConvolution = "recurrent_convolution";  // a row for each of q, k, v's
+inline constexpr std::string_view kConvolution = "recurrent_convolution";  // a row for each row of q, k, v
 inline constexpr std::string_view kConvolutionBias = "recurrent_convolution_bias";
 inline constexpr std::string_view kDecay = "recurrent_decay";         // logarithms, one a value head
-inline constexpr std::string_view kStepBias = "recurrent_step_bias";  // of each decay, before softplus
-inline constexpr std::string_view kSkip = "recurrent_skip";           // how much of a value passes by
-inline constexpr std::string_view kHeadNorm = "recurrent_head_norm";  // of a value head's width, or of all
+inline constexpr std::string_view kStepBias = "recurrent_step_bias";  // added to each decay before softplus
+inline constexpr std::string_view kSkip = "recurrent_skip";           // how much of a value skips the state
+inline constexpr std::string_view kHeadNorm = "recurrent_head_norm";  // a value head's width, or all heads'
 inline constexpr std::string_view kRecurrentOut = "recurrent_out";    // [in, out]
 inline constexpr std::string_view kRecurrentOutBias = "recurrent_out_bias";
 
@@ -74,14 +74,14 @@ inline constexpr std::string_view kGateUp = "gate_up";  // rows gate, up; withou
 inline constexpr std::string_view kGateUpBias = "gate_up_bias";
 inline constexpr std::string_view kDown = "down";  // [in, out]
 inline constexpr std::string_view kDownBias = "down_bias";
-inline constexpr std::string_view kActivationAlphas = "activation_alphas";  // of xIELU
+inline constexpr std::string_view kActivationAlphas = "activation_alphas";  // xIELU's
 inline constexpr std::string_view kMlpNormBehind = "mlp_norm_behind";
 inline constexpr std::string_view kMlpNormBehindBias = "mlp_norm_behind_bias";
 
 // Experts share the MLP's norm. The router's are whole on every TP rank.
 inline constexpr std::string_view kRouter = "router";                  // [experts, hidden]
-inline constexpr std::string_view kExpertsGateUp = "experts_gate_up";  // of each expert rows gate, up
-inline constexpr std::string_view kExpertsDown = "experts_down";       // of each [in, out]
+inline constexpr std::string_view kExpertsGateUp = "experts_gate_up";  // for each expert rows gate, up
+inline constexpr std::string_view kExpertsDown = "experts_down";       // for each expert [in, out]
 inline constexpr std::string_view kRouterBias = "router_bias";
 inline constexpr std::string_view kExpertsGateUpBias = "experts_gate_up_bias";
 inline constexpr std::string_view kExpertsDownBias = "experts_down_bias";  // whole on every TP rank
@@ -92,12 +92,12 @@ inline constexpr std::string_view kSharedDown = "shared_down";
 inline constexpr std::string_view kSharedGate = "shared_gate";      // [1, hidden], whole on every TP rank
 inline constexpr std::string_view kRouterScale = "router_scale";    // RoutedExperts::router_norm_eps
 inline constexpr std::string_view kExpertScales = "expert_scales";  // RoutedExperts::expert_scales
-// Norms of experts beside an MLP, and of the sum of both.
+// Norms of experts beside an MLP, and the norm of the sum of both.
 inline constexpr std::string_view kExpertsNorm = "experts_norm";
 inline constexpr std::string_view kExpertsNormBehind = "experts_norm_behind";
 inline constexpr std::string_view kJointNorm = "joint_norm";
 
-// Of embeddings by layer.
+// Embeddings by layer.
 inline constexpr std::string_view kLayerInputGate = "layer_input_gate";  // [width, hidden]
 inline constexpr std::string_view kLayerInputOut = "layer_input_out";    // [in, out]
 inline constexpr std::string_view kLayerInputNormBehind = "layer_input_norm_behind";

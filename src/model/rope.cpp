@@ -92,7 +92,7 @@ RopeTable rope_table(const Rope& rope, int64_t head_dim, int64_t positions) {
   return table;
 }
 
-// longrope's frequencies are others for a context beyond the original one.
+// longrope has other frequencies for a context beyond the original one.
 int64_t table_positions(const Shape& shape, int64_t context_length, int64_t longest) {
   int64_t positions = longest;
   for (const Rope& rope : {shape.rope, shape.window_rope.value_or(shape.rope)}) {

@@ -20,13 +20,13 @@ using base::InputError;
 using base::Json;
 using base::text;
 
-// "Pooling" of "sentence_transformers.models.Pooling", wherever a version of the library has it.
+// Extracts "Pooling" from "sentence_transformers.models.Pooling", in whichever module a version has it.
 std::string kind_of(const Json& module, const std::string& name) {
   const auto type = base::require<std::string>(module, "type", name);
   return type.substr(type.rfind('.') + 1);
 }
 
-// "mean" of a module's config.json: one flag of several, or since version 5 a name.
+// Reads "mean" from a module's config.json: one flag of several, or since version 5 a name.
 Pooling named_pooling(const Json& config, const fs::path& path) {
   const std::pair<const char*, Pooling> flags[] = {{"pooling_mode_cls_token", Pooling::kCls},
                                                    {"pooling_mode_mean_tokens", Pooling::kMean},

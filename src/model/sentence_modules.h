@@ -1,5 +1,5 @@
-// A model folder's config.json, with what sentence-transformers' files beside it say: modules.json, and of
-// each module that has one a config.json in its folder.
+// A model folder's config.json, completed by sentence-transformers' files beside it: modules.json, and a
+// config.json in each module's folder, if it has one.
 #pragma once
 
 #include <filesystem>
@@ -8,9 +8,9 @@
 
 namespace sluice::model {
 
-// The config.json of a folder. Where modules.json makes the model one of embeddings, it names the class
-// without a head, and what stands for a text (families/head.h's kSentencePooling). InputError naming a
-// module, or a pooling, that Sluice does not compute.
+// The config.json of a folder. If modules.json makes the model one of embeddings, the result names the class
+// without a head and the pooling (families/head.h's kSentencePooling). InputError naming a module or a
+// pooling that Sluice does not compute.
 base::Json folder_config(const std::filesystem::path& folder);
 
 }  // namespace sluice::model

@@ -12,7 +12,7 @@ namespace {
 using base::InputError;
 using base::text;
 
-// Of all matrices.
+// The parameters of all matrices, wide enough not to overflow.
 __int128 wide_parameters(const Shape& shape) {
   const __int128 hidden = shape.hidden;
   const __int128 attention = hidden * (2 * shape.q_width() + 2 * shape.kv_width());
@@ -25,7 +25,7 @@ __int128 wide_parameters(const Shape& shape) {
          (shape.tie_embeddings ? 1 : 2) * shape.vocab * hidden;
 }
 
-// Named with what makes it where it is not said.
+// The name, with the quotient that gives the value by default.
 std::string head_dim_name(const Shape& shape) {
   if (shape.latent.kv_rank > 0 || shape.hidden / shape.heads != shape.head_dim) return "model: head_dim";
   return text("model: head_dim (hidden ", shape.hidden, " / heads ", shape.heads, ")");
@@ -67,7 +67,7 @@ void validate_recurrent(const Shape& shape) {
   const ShapeRanges& ranges = kShapeRanges;
   base::require_in_range("model: key heads of recurrent layers", own.key_heads, ranges.heads);
   base::require_in_range("model: value heads of recurrent layers", own.value_heads, ranges.heads);
-  // Channels that are convolved alone have no keys.
+  // Convolutions of channels have no keys.
   const bool convolves_alone = own.recurrence == Recurrence::kGla && own.convolution > 1;
   base::require_in_range("model: key width of recurrent layers", own.key_width,
                          {convolves_alone ? 0 : 1, ranges.recurrent_width.most});
@@ -161,7 +161,7 @@ void validate(const Shape& shape) {
   base::require_in_range("model: heads", shape.heads, ranges.heads);
   base::require_in_range("model: kv_heads", shape.kv_heads, ranges.heads);
   base::require_in_range(head_dim_name(shape), shape.head_dim, ranges.head_dim);
-  // Recurrent layers alone can do without.
+  // Only a model whose layers are all recurrent may lack MLPs.
   const auto mixes_by_attention = [&](const BlockType& type) { return !type.recurrent; };
   const bool attends =
       shape.block_types.empty() || std::ranges::any_of(shape.block_types, mixes_by_attention);

@@ -14,10 +14,10 @@ int64_t least_ffn(const Shape& shape, int expert_lanes) {
   return std::min(shape.ffn_hidden, visited * 3 / 4);
 }
 
-// The most at once, in a backward. Rows as they set out, come and are at work, and as their gradients are
-// made, leave and come home: of what a wave brings two rows there and one back. And all of them in one
-// expert: its rows, twice, its gate and up, their gradients and SwiGLU's, and what it gives. Beside them
-// numbers of visits.
+// The peak is in a backward. It has rows as they leave, arrive and are at work, and likewise their
+// gradients: two rows there and one row back for each row of a wave. One expert may have all rows: its
+// rows twice, its gate and up, their and SwiGLU's gradients, and its output. Each visit also has
+// numbers.
 int64_t dispatch_chunk_bytes(const Shape& shape, const Cut& cut, int64_t element_bytes) {
   if (cut.expert_lanes == 1 || shape.experts.count == 0) return 0;
   const Experts& experts = shape.experts;

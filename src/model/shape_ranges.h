@@ -1,5 +1,5 @@
-// What the figures of a model may be, whoever writes them. Products of two widths, and all bytes of a model,
-// stay inside 64 bits.
+// Valid ranges of a model's figures, whatever their source. They keep products of two widths, and all bytes
+// of a model, inside 64 bits.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct ShapeRanges {
   base::Range<double> norm_eps{0, 1};
   base::Range<double> rope_theta{1e-6, 1e15};
   base::Range<double> rope_factor{1e-6, 1e6};  // and the factors and betas of its kinds
-  base::Range<double> factor{1e-6, 1e6};       // of embeddings, what layers add, logits
+  base::Range<double> factor{1e-6, 1e6};       // on embeddings, results of parts, logits
   base::Range<int64_t> window{1, int64_t{1} << 31};
   base::Range<int64_t> max_positions{1, int64_t{1} << 40};
 };

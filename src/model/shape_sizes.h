@@ -1,4 +1,4 @@
-// The whole numbers of a shape, by the names that configurations, checkpoints and messages give them.
+// The integer sizes of a shape, by their names in configurations, checkpoints and messages.
 #pragma once
 
 #include <span>
@@ -14,7 +14,7 @@ struct ShapeSize {
   const char* meaning;
   int64_t Shape::*value;
   base::Range<int64_t> range;
-  int64_t (*otherwise)(const Shape&);  // where it is not given: of those before it
+  int64_t (*otherwise)(const Shape&);  // the default, from the sizes before it
 };
 
 // Layers first.

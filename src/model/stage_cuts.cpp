@@ -26,15 +26,15 @@ base::Interval StageCuts::of_stage(int stages, int stage) const {
   return {first ? 0 : 1 + end_of(stage - 1), 1 + end_of(stage) + (last ? 1 : 0)};
 }
 
-// Up to which block a stage from `begin` on takes no longer than `most`.
+// The last block to which a stage from `begin` on takes no longer than `most`.
 int64_t StageCuts::reach(int64_t begin, int64_t most) const {
   const auto beyond =
       std::upper_bound(before_.begin() + begin, before_.end(), before_[static_cast<size_t>(begin)] + most);
   return beyond - before_.begin() - 1;
 }
 
-// Whether the blocks from `begin` on fit so many stages that take no longer than `most`: each as many as it
-// can.
+// Whether the blocks from `begin` on fit into so many stages of at most `most` each. Greedy: each takes as
+// many as it can.
 bool StageCuts::fits(int64_t begin, int stages, int64_t most) const {
   for (int left = stages - 1; left >= 0; --left) {
     const int64_t end = std::min(reach(begin, most), blocks() - left);

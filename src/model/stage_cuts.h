@@ -1,4 +1,4 @@
-// Where the stages of a pipeline begin and end.
+// The bounds of a pipeline's stages.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace sluice::model {
 
-// Cuts the operations of a model into stages. The slowest stage is as fast as in any cut; front to back each
-// stage takes blocks until it has its even part of the time that is left, as far as that allows it. So of
-// alike blocks, between ends that take nothing, the first (blocks mod stages) stages have one more. A cut is
-// made when it is first asked for, and kept. Thread-safe.
+// Cuts a model's operations into stages so that the slowest stage is as fast as possible (bisection on its
+// time). From front to back each stage takes blocks up to its even part of the remaining time, within that
+// bound. So with equal blocks and free ends the first (blocks mod stages) stages have one more block. A cut
+// is made when it is first needed, then kept. Thread-safe.
 class StageCuts {
  public:
-  // What each operation takes, in any unit: the embedding, which is on the first stage, the blocks, and the
-  // head, which is on the last. REQUIRES: at least three, none negative, a sum below 2^62.
+  // `times` of the operations, in any unit: the embedding (first stage), the blocks, the head (last stage).
+  // REQUIRES: at least three, none negative, a sum below 2^62.
   explicit StageCuts(const std::vector<int64_t>& times);
 
   // The operations of a stage, at least one block among them. REQUIRES: 0 <= stage < stages <= blocks.
@@ -25,7 +25,7 @@ class StageCuts {
  private:
   struct Cut {
     std::once_flag made;
-    std::vector<int64_t> ends;  // by stage, how many blocks it and those before it have
+    std::vector<int64_t> ends;  // by stage: number of blocks up to its end
   };
 
   int64_t blocks() const { return static_cast<int64_t>(before_.size()) - 1; }
@@ -34,8 +34,8 @@ class StageCuts {
   int64_t fastest_slowest(int stages) const;
   std::vector<int64_t> ends_of(int stages) const;
 
-  // What a stage of the first n blocks takes: none for 0, with the embedding from 1 on, with the head for
-  // all.
+  // Time of a stage with the first n blocks: 0 for n = 0; includes the embedding for n >= 1, and the head for
+  // all blocks.
   std::vector<int64_t> before_;
   mutable std::vector<Cut> cuts_;  // by stages − 1
 };

@@ -34,7 +34,7 @@ int64_t slowest(const std::vector<int64_t>& times, const StageCuts& cuts, int st
   return slowest;
 }
 
-// Of all cuts: where the last of `stages` begins, the others cut likewise.
+// Tries all starts of the last of `stages`, with the others cut likewise.
 int64_t brute_force(const std::vector<int64_t>& times, size_t end, int stages) {
   int64_t time = end == times.size() ? times.back() : 0;
   size_t first = end == times.size() ? end - 1 : end;

@@ -1,4 +1,4 @@
-// How far tables over positions reach.
+// The number of positions in tables over positions.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace sluice::model {
 
-// So many that sequences of up to `longest` tokens need of a context that may be far longer: tables of 10
-// million positions for sequences of a thousand took 2 GB. rope_table() gives for them what it gives for the
-// context.
+// The number of positions that sequences of up to `longest` tokens need. The context may be far longer:
+// tables of 10 million positions for sequences of a thousand tokens took 2 GB. rope_table() gives the same
+// frequencies for this number as for the context.
 int64_t table_positions(const Shape& shape, int64_t context_length, int64_t longest);
 
 }  // namespace sluice::model

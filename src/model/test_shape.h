@@ -8,8 +8,8 @@
 
 namespace sluice::model {
 
-// The quick start's: 4 query heads on 2 key-value heads, and degrees of tensor parallelism up to 2 cut it (4
-// the query heads alone).
+// The quick start's model: 4 query heads on 2 key-value heads; TP degrees up to 2 cut it (4 the query heads
+// alone).
 inline Shape test_shape(int64_t layers = 4) {
   return {.layers = layers,
           .hidden = 128,
@@ -20,7 +20,7 @@ inline Shape test_shape(int64_t layers = 4) {
           .vocab = 2048};
 }
 
-// As wide, for the machine that rivals and studies are tried on: TP up to 4.
+// Equally wide, for the machine that runs comparisons and studies: TP up to 4.
 inline Shape test_shape_of_8_heads() {
   return {.layers = 4,
           .hidden = 128,
@@ -31,8 +31,8 @@ inline Shape test_shape_of_8_heads() {
           .vocab = 2048};
 }
 
-// To count by hand. Layers of 64x (64 + 2·32) + 64·64 + 3·64·96 + 2·64 = 30,848 parameters; embedding and
-// head 100·64.
+// For counting by hand. A layer has 64x (64 + 2·32) + 64·64 + 3·64·96 + 2·64 = 30,848 parameters; embedding
+// and head have 100·64 each.
 inline Shape counted_shape(bool tied = false) {
   return {.layers = 5,
           .hidden = 64,
@@ -44,7 +44,7 @@ inline Shape counted_shape(bool tied = false) {
           .tie_embeddings = tied};
 }
 
-// 12 heads that many degrees of tensor parallelism cut evenly.
+// 12 heads, which many TP degrees divide.
 inline Shape shape_of_12_heads(int64_t layers = 4, bool tied = false) {
   return {.layers = layers,
           .hidden = 24,
@@ -56,19 +56,19 @@ inline Shape shape_of_12_heads(int64_t layers = 4, bool tied = false) {
           .tie_embeddings = tied};
 }
 
-// 12 query heads on 6 key-value heads, and sizes that nothing cuts evenly.
+// 12 query heads on 6 key-value heads, and sizes that no degree divides.
 inline Shape shape_of_odd_sizes() {
   return {
       .layers = 4, .hidden = 24, .heads = 12, .kv_heads = 6, .head_dim = 8, .ffn_hidden = 37, .vocab = 61};
 }
 
-// Of two whole heads, to plan and train quickly.
+// A model with two heads, to plan and train quickly.
 inline Shape shape_of_2_heads() {
   return {
       .layers = 2, .hidden = 32, .heads = 2, .kv_heads = 2, .head_dim = 16, .ffn_hidden = 64, .vocab = 128};
 }
 
-// Of few parameters, whose slices end within parameters.
+// A model with few parameters, whose slices end within parameters.
 inline Shape sliced_shape(int64_t layers = 2) {
   return {.layers = layers,
           .hidden = 24,
@@ -79,13 +79,13 @@ inline Shape sliced_shape(int64_t layers = 2) {
           .vocab = 50};
 }
 
-// Of very few, to save and to load.
+// A model with very few parameters, to save and to load.
 inline Shape saved_shape(int64_t layers = 2) {
   return {
       .layers = layers, .hidden = 8, .heads = 2, .kv_heads = 1, .head_dim = 4, .ffn_hidden = 12, .vocab = 19};
 }
 
-// To export: as small, with heads that share keys and values.
+// For exports: equally small, with heads that share keys and values.
 inline Shape exported_shape(bool tied = false) {
   return {.layers = 2,
           .hidden = 12,

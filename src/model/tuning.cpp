@@ -31,11 +31,11 @@ bool glob_matches(const std::string& pattern, const std::string& name) {
   return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
 
-// How texts name tensors: as patterns, of modules too, or exactly. A stack of experts ("experts.down_proj")
-// is called as the module that its adapters would lie in.
+// How strings name tensors: as patterns, also of modules, or exactly. A stack of experts
+// ("experts.down_proj") is named like the module in which its adapters would lie.
 enum class Naming : uint8_t { kPatterns, kNames };
 
-// Which of the parameter's tensors are named.
+// By tensor of the parameter, whether it is named.
 std::vector<bool> matched(const std::vector<std::string>& patterns,
                           const std::vector<HuggingFaceTensor>& tensors, Naming naming) {
   std::vector<bool> result;
@@ -47,7 +47,7 @@ std::vector<bool> matched(const std::vector<std::string>& patterns,
   return result;
 }
 
-// Few names as they are; many, as of all experts, by what they lie in.
+// Names a few tensors each; many, such as all experts', by their common prefix.
 std::string names_text(const std::vector<std::string>& names) {
   constexpr size_t kFew = 4;
   if (names.size() <= kFew) return base::join(names, ", ");
@@ -71,7 +71,7 @@ std::string names_text(const std::vector<std::string>& names) {
                         ", or give the one a group in optimizer.groups with lr = 0"));
 }
 
-// Bits of an operation's parameters as BlockType::frozen has them: those there were, and those that match.
+// Bits of an operation's parameters as in BlockType::frozen: earlier ones, and those that match.
 uint64_t frozen_bits(const ParameterTable& table, int64_t position, const std::vector<std::string>& patterns,
                      Naming naming) {
   uint64_t bits = 0;
@@ -88,7 +88,7 @@ uint64_t frozen_bits(const ParameterTable& table, int64_t position, const std::v
   return bits;
 }
 
-// Each layer's type said, to be told apart from the others'.
+// Gives each layer its own type, so that types may differ.
 void say_block_types(Shape& shape) {
   std::vector<BlockType> types;
   for (int64_t layer = 0; layer < shape.layers; ++layer) types.push_back(shape.block_type(layer));
@@ -106,7 +106,7 @@ void set_frozen(Shape& shape, const ParameterTable& table, const std::vector<std
   shape.frozen_head = bits(table.program.head());
 }
 
-// A head of numbers is trained whole beside adapters, as PEFT's modules_to_save are: no base model has it.
+// A head of numbers trains whole beside adapters, like PEFT's modules_to_save: no base model has it.
 void train_numbers(Shape& shape) {
   const std::vector<Parameter>& parameters = Program(shape).kinds().back()->parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
@@ -132,7 +132,7 @@ std::vector<std::string> linear_modules(const Shape& shape) {
   return modules;
 }
 
-// The parameters that transformers' classes stack matrices of experts in, within a block.
+// The parameters in which transformers' classes stack experts' matrices, within a block.
 std::vector<std::string> expert_parameters(const Shape& shape) {
   std::vector<std::string> paths;
   for (int64_t layer = 0; layer < shape.layers; ++layer) {
@@ -149,7 +149,7 @@ std::vector<std::string> expert_parameters(const Shape& shape) {
   return paths;
 }
 
-// Whether matrices of experts, or their stack, are called so.
+// Whether this is the name of experts' matrices, or of their stack.
 bool is_of_experts(const Shape& shape, const std::string& module) {
   const Program program(shape);
   for (const auto& kind : program.kinds()) {
@@ -178,7 +178,7 @@ bool is_of_experts(const Shape& shape, const std::string& module) {
                                           : text("did you mean '", nearest, "'?")));
 }
 
-// Modules by their names, experts by the parameters that stack them.
+// Accepts modules by name, and experts by the parameters that stack them.
 void require_targets(const Shape& shape, const std::vector<LoraTarget>& targets,
                      const std::vector<std::string>& modules) {
   const std::vector<std::string> stacks = expert_parameters(shape);
@@ -193,7 +193,7 @@ void require_targets(const Shape& shape, const std::vector<LoraTarget>& targets,
   }
 }
 
-// Has "all-linear" stand for the modules that no other entry names.
+// Replaces "all-linear" by the modules that no other entry names.
 std::vector<std::string> with_all_linear(std::vector<std::string> targets,
                                          const std::vector<std::string>& modules) {
   if (std::erase(targets, kAllLinear) == 0) return targets;
@@ -208,11 +208,11 @@ std::vector<std::string> with_all_linear(std::vector<std::string> targets,
 }
 
 struct AdaptedMatrix {
-  std::string path;  // of its module, or of its parameter
+  std::string path;  // the module's or the parameter's
   int64_t rank = 0, in = 0, out = 0;
 };
 
-// Each once, whatever layers have it.
+// Each matrix once, however many layers have it.
 std::vector<AdaptedMatrix> adapted_matrices(const Shape& shape) {
   std::vector<AdaptedMatrix> all;
   const Program program(shape);
@@ -265,7 +265,7 @@ std::vector<std::string> tensor_names(const ParameterTable& table) {
 
 namespace {
 
-// What a pattern may have been meant for: tensors, and the modules that they lie in.
+// Candidates for a mistyped pattern: tensors, and the modules that contain them.
 std::vector<std::string> with_modules(const std::vector<std::string>& tensors) {
   std::set<std::string> names;
   for (const std::string& tensor : tensors) {
@@ -391,7 +391,7 @@ Shape untuned(const Shape& shape) {
   plain.experts.remembers_loads = false;
   plain.frozen_embedding = plain.frozen_head = 0;
   for (BlockType& type : plain.block_types) type.frozen = 0;
-  // Types that say nothing are left out, as readers of config.json do.
+  // Types without information are left out, as by readers of config.json.
   const std::vector<BlockType> types = std::move(plain.block_types);
   plain.block_types.clear();
   if (std::ranges::count(types, plain.block_type(0)) != static_cast<int64_t>(types.size()))

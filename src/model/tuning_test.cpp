@@ -60,7 +60,7 @@ TEST(Freeze, CutsAnOperationIntoABucketThatIsTrainedAndOneThatIsNot) {
   EXPECT_FALSE(table.buckets[3].trained);
   EXPECT_EQ(table.buckets[2].position, table.buckets[3].position);
   EXPECT_EQ(table.program.at(2).buckets, (std::vector<int>{2, 3}));
-  // Where initial values are drawn from does not know what is frozen.
+  // The place from which initial values are drawn does not depend on freezing.
   EXPECT_EQ(find_parameter(table.buckets[3], "down")->place, find_parameter(whole.layer(1), "down")->place);
 }
 
@@ -202,7 +202,7 @@ TEST(Adapt, ExpertsAreNamedByTheParametersThatStackThem) {
   EXPECT_EQ(files.at(experts + "down_proj.lora_B.weight").shape, (std::vector<int64_t>{shape.hidden, 8}));
 }
 
-// Where each element stands in PEFT's files: a is [expert, rank, in], b is [out, rank, expert].
+// Order of elements in PEFT's files: a is [expert, rank, in], b is [out, rank, expert].
 TEST(Adapt, FactorsOfExpertsStandInFilesAsPeftStacksThem) {
   Shape shape = experts_beside_an_mlp();
   adapt(shape, {.rank = 2, .alpha = 4, .targets = {"experts.gate_up_proj", "experts.down_proj"}});
@@ -210,7 +210,7 @@ TEST(Adapt, FactorsOfExpertsStandInFilesAsPeftStacksThem) {
   for (const Parameter& parameter : table.layer(1).parameters) {
     const HuggingFaceTensor tensor = hugging_face_tensors(table.layer(1), parameter).front();
     const bool a = parameter.start == Start::kAdapter, left = parameter.factor == Factor::kLeft;
-    const int64_t height = parameter.rows / 4;  // of an expert
+    const int64_t height = parameter.rows / 4;  // one expert's rows
     for (int64_t row = 0; row < parameter.rows; ++row) {
       for (int64_t column = 0; column < parameter.columns; ++column) {
         const int64_t expert = row / height, within = row % height;

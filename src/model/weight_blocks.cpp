@@ -13,11 +13,11 @@ using base::kWeightBlock;
 using base::WeightFormat;
 
 constexpr int64_t kHalf = 32;        // numbers of MXFP4 that share an exponent
-constexpr int kExponentBias = 127;   // of E8M0
-constexpr int kLargestExponent = 2;  // of E2M1: 4 <= 6 < 8
+constexpr int kExponentBias = 127;   // E8M0's
+constexpr int kLargestExponent = 2;  // E2M1's: 4 <= 6 < 8
 constexpr float kInt8Largest = 127.0F;
 
-// Codes of 4 bits: the first of a pair above the other in NF4, below it in MXFP4.
+// Order of 4-bit codes in a byte: NF4 has the first of a pair in the high half, MXFP4 in the low.
 enum class First : uint8_t { kHigh, kLow };
 
 uint8_t nibble(const std::byte* codes, int64_t i, First first) {
@@ -36,7 +36,7 @@ float largest(const float* numbers, int64_t count) {
   return most;
 }
 
-// The nearest; of two as near the lower, as bitsandbytes' thresholds have it.
+// The nearest code; ties go to the lower one, as with bitsandbytes' thresholds.
 uint8_t nf4_code(float x) {
   uint8_t code = 0;
   while (code < 15 && x > (kNf4Values[code] + kNf4Values[code + 1]) / 2) ++code;
@@ -58,7 +58,7 @@ void encode_int8(const float* numbers, int64_t count, float maximum, std::byte* 
   set_block_maximum(WeightFormat::kInt8, maximum, block);
 }
 
-// To the nearest, of two as near the even code.
+// The nearest code; ties go to the even one.
 uint8_t e2m1_code(float x) {
   const float size = std::fabs(x);
   uint8_t code = 0;

@@ -11,7 +11,7 @@
 
 namespace sluice::model {
 
-// The quantiles of a normal distribution that codes of NF4 stand for; and what codes of E2M1 do.
+// Values of NF4 codes, quantiles of a normal distribution, and values of E2M1 codes.
 inline constexpr std::array<float, 16> kNf4Values = {-1.0F,
                                                      -0.6961928009986877F,
                                                      -0.5250730514526367F,
@@ -31,17 +31,17 @@ inline constexpr std::array<float, 16> kNf4Values = {-1.0F,
 inline constexpr std::array<float, 16> kE2m1Values = {0.0F,  0.5F,  1.0F,  1.5F,  2.0F,  3.0F,  4.0F,  6.0F,
                                                       -0.0F, -0.5F, -1.0F, -1.5F, -2.0F, -3.0F, -4.0F, -6.0F};
 
-// A number of int8 is code * maximum * this.
+// A number of int8 is code · maximum · kInt8Step.
 inline constexpr float kInt8Step = 7.874015718698502e-3F;
 
-// `count` numbers, at most kWeightBlock, to the block's bytes. `maximum`: of int8 alone, the absolute maximum
+// Codes `count` numbers, at most kWeightBlock, into a block. `maximum`: for int8 only, the largest magnitude
 // of the numbers' output row.
 void encode_block(base::WeightFormat format, const float* numbers, int64_t count, float maximum,
                   std::byte* block);
-// All kWeightBlock numbers; those that the matrix does not have are zero, or of no meaning.
+// Decodes all kWeightBlock numbers. Numbers beyond the matrix are zero or undefined.
 void decode_block(base::WeightFormat format, const std::byte* block, float* numbers);
 
-// The block's float behind its codes. REQUIRES: NF4 or int8.
+// The float behind a block's codes. REQUIRES: NF4 or int8.
 float block_maximum(base::WeightFormat format, const std::byte* block);
 void set_block_maximum(base::WeightFormat format, float maximum, std::byte* block);
 

@@ -34,7 +34,7 @@ constexpr Wrapper kWrappers[] = {
     {"internvl", "InternVLForConditionalGeneration", "qwen3", "qwen3"},
 };
 
-// Text has one position a token, so sections of several say nothing.
+// Text has one position for each token, so sections of several positions have no effect.
 void drop_sections(Json& config) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!config.contains(key) || !config.at(key).is_object()) continue;
@@ -78,7 +78,7 @@ const Wrapper* wrapper_of(const Json& config) {
 
 namespace {
 
-// The texts that a kind of multimodal models may have.
+// The language models that a kind of multimodal model may have.
 std::string texts_of(const Wrapper& of) {
   std::vector<std::string> texts;
   for (const Wrapper& wrapper : kWrappers) {

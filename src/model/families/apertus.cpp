@@ -8,7 +8,7 @@ namespace {
 constexpr TensorNames kApertusTensors[] = {{roles::kAttentionNorm, {"attention_layernorm.weight"}},
                                            {roles::kMlpNorm, {"feedforward_layernorm.weight"}}};
 
-// transformers' positions where the file says none are stretched.
+// transformers stretches rotary positions by default, for files without the key.
 base::Json usual_rope(const Reader& config, Shape&) {
   base::Json changed = config.json();
   for (const char* key : {"rope_parameters", "rope_scaling", "rope_theta"}) {

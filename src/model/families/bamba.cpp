@@ -31,8 +31,8 @@ constexpr Mamba2Keys kBambaMamba{"mamba_n_groups",
 
 extern const Names kBambaNames{kBambaTensors};
 
-// The file lists the layers of attention; without a list all are recurrent. A loss on the size of logits is
-// the run's to set.
+// The file lists the layers of attention; without a list all are recurrent. The run sets its own loss on the
+// size of logits.
 void read_bamba(Reader& config, Shape& shape) {
   constexpr const char* kKey = "attn_layer_indices";
   read_decoder(config, {.kv_heads = 8, .norm_eps = 1e-5, .rotated = 0.5}, shape);

@@ -41,8 +41,8 @@ int64_t ffn_of(Reader& config, const DecoderKeys& keys) {
   return config.count(has_mlp ? keys.ffn_key : "moe_intermediate_size", kShapeRanges.ffn_hidden);
 }
 
-// Sets the rotated part of a head from partial_rotary_factor, which stands in the file or among its rotary
-// parameters, and returns the file without the key. mrope_section is ignored: each token of text has only one
+// Sets the rotated part of a head from partial_rotary_factor and returns the file without the key. The key is
+// in the file or among its rotary parameters. mrope_section is ignored: each token of text has only one
 // position.
 Json take_rotated(const Reader& reader, double absent, Shape& shape) {
   constexpr const char* kKey = "partial_rotary_factor";

@@ -12,16 +12,16 @@ namespace sluice::model {
 
 // A family's defaults for absent keys, as in transformers' class, and its key names that differ from LLaMA's.
 struct DecoderKeys {
-  int64_t layers = 0;    // 0: num_hidden_layers says it
+  int64_t layers = 0;    // 0: num_hidden_layers is required
   int64_t kv_heads = 0;  // 0: as many as heads
-  int64_t heads = 0;     // 0: never absent
+  int64_t heads = 0;     // 0: the key is required
   int64_t vocab = 0;     // likewise
   int64_t head_dim = 0;  // 0: hidden ÷ heads
   double norm_eps = 1e-6;
   double rope_theta = 10000.0;
-  double rotated = 1.0;  // below 1: the rotated part of a head where no key says it
+  double rotated = 1.0;  // below 1: default of the rotated part of a head
   bool tied = false;
-  bool turns_part = false;     // a key may say that a part of a head is rotated, although all is the default
+  bool turns_part = false;     // a key may limit the rotated part of a head, although all is the default
   bool floors_heads = false;   // a head's default width is hidden ÷ heads, rounded down
   bool drops_out = false;      // the file's dropout is ignored: Sluice trains without dropout
   bool biases = false;         // the family reads attention_bias itself
@@ -32,8 +32,8 @@ struct DecoderKeys {
   const char* kv_heads_key = "num_key_value_heads";
   const char* norm_eps_key = "rms_norm_eps";
   const char* ffn_key = "intermediate_size";  // "": there is no MLP
-  // The file as rotary positions are read from it, where the family's own keys say something of them; sets
-  // what these say in the shape.
+  // Returns the file from which rotary positions are read, for families with rotary keys of their own. Sets
+  // the shape's members that these keys determine.
   base::Json (*own_rope)(const Reader& config, Shape& shape) = nullptr;
 };
 // Reads sizes, the norm's eps and rotary positions. A shape that has a latent or an MLP's width keeps it.
@@ -52,8 +52,8 @@ void read_named_layers(Reader& config, const char* key, std::string_view yes, st
 
 // Reads the window's width: `absent` where the key is absent, no window where it is null.
 void read_window(Reader& config, int64_t absent, Shape& shape);
-// Reads from layer_types which layers have a window; `otherwise` decides where it is absent. Block types that
-// are all the shape's default are left out.
+// Reads from layer_types which layers have a window; `otherwise` decides without that key. Omits block types
+// that all equal the shape's default.
 void read_layer_types(Reader& config, Shape& shape, const OfLayer& otherwise);
 // Reads windows that are off, whatever their width, unless use_sliding_window switches them on.
 void read_optional_window(Reader& config, int64_t absent, Shape& shape, const OfLayer& otherwise);
@@ -62,19 +62,19 @@ void read_optional_window(Reader& config, int64_t absent, Shape& shape, const Of
 // of layers were read.
 void read_rotations(Reader& config, Shape& shape);
 
-// Leaves rotary positions to layers with a window alone.
+// Removes rotary positions from layers without a window.
 void turn_windows_alone(Shape& shape);
 
-// The file with its rotary positions changed by `change`, under whichever of its two keys they stand.
+// The file with its rotary positions changed by `change`, under whichever of the two keys the file has.
 base::Json with_own_rope(const Reader& config, const std::function<void(base::Json& rope)>& change);
 
-// The file with transformers' usual rotary positions of layers without a window where it says none: those of
-// whose pairs a part turns.
+// The file with transformers' default rotary positions of layers without a window, if it has none:
+// proportional, with this part of the pairs rotating.
 base::Json with_usual_ropes(const Reader& config, double proportion);
 
 // Gives each layer a block type of its own, equal to its present one, for the caller to change.
 void spread_types(Shape& shape);
-// Leaves out the block types when all are the shape's default.
+// Omits the block types if all are the shape's default.
 void drop_usual_types(Shape& shape);
 
 }  // namespace sluice::model

@@ -14,8 +14,8 @@ constexpr TensorNames kGlmTensors[] = {
     {roles::kSharedGateUp, {"mlp.shared_experts.gate_proj.weight", "mlp.shared_experts.up_proj.weight"}},
     {roles::kSharedDown, {"mlp.shared_experts.down_proj.weight"}}};
 
-// Scores of attention take one of YaRN's two factors: scale · m², with m = 0.1 · mscale_all_dim ·
-// ln(factor) + 1. Rotary positions take the rest of the other.
+// Scores of attention take one of YaRN's two factors: scale · m², with m = 0.1 · mscale_all_dim · ln(factor)
+// + 1. Rotary positions take the other factor, divided by m.
 void scale_scores(const Reader& config, Shape& shape) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const base::Json* const rope = base::find(config.json(), key);

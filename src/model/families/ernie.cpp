@@ -18,7 +18,7 @@ void turn_neighbours(Shape& shape) {
   change_attention(shape, [](Attention& own) { own.turning = Turning::kNeighbours; });
 }
 
-// Layers from the first to the last of the file, both included, every so many one.
+// Layers from the file's first to its last, both included, in steps of the file's interval.
 void read_ernie_layers(Reader& config, Shape& shape) {
   constexpr const char *kFirst = "moe_layer_start_index", *kLast = "moe_layer_end_index",
                        *kEvery = "moe_layer_interval";

@@ -12,11 +12,11 @@ constexpr TensorNames kExaoneMoeTensors[] = {
     {roles::kSharedGateUp, {"mlp.shared_experts.gate_proj.weight", "mlp.shared_experts.up_proj.weight"}},
     {roles::kSharedDown, {"mlp.shared_experts.down_proj.weight"}}};
 
-// Windows, and positions, which turn nothing in layers without one, unless the file has no windows.
+// Reads windows. Layers without a window have no rotary positions, unless the file has no windows.
 void read_hybrid_windows(Reader& config, Shape& shape) {
   read_window(config, 4096, shape);
   const bool hybrid = shape.window > 0;
-  // Letters of a pattern come with layer_types.
+  // A pattern of letters only occurs together with layer_types, which decide.
   const bool listed = config.find("layer_types") != nullptr;
   const int64_t pattern = listed ? 0 : config.count_or(4, "sliding_window_pattern", kShapeRanges.layers);
   config.pass({"sliding_window_pattern"});

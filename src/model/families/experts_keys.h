@@ -10,11 +10,11 @@ namespace sluice::model {
 void read_experts(Reader& config, int64_t hidden, Shape& shape);
 // A family's key names for experts by DeepSeek-V3's rule, and its class's defaults for absent keys.
 struct ScoredKeys {
-  int64_t dense = 0;  // as many first layers have none
+  int64_t dense = 0;  // number of first layers without experts
   bool normalised = true;
   double factor = 1.0;
   int64_t groups = 1, groups_chosen = 1;
-  int64_t shared = 1;  // shared ones, each as wide as a routed one
+  int64_t shared = 1;  // number of shared experts, each as wide as a routed one
   const char* count_key = "n_routed_experts";
   const char* shared_key = "n_shared_experts";
   const char* factor_key = "routed_scaling_factor";

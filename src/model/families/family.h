@@ -1,5 +1,5 @@
-// Families of models as Hugging Face's config.json tells them apart. A family is a file of this folder, which
-// reads a config.json, and a row of registry.cpp. For the model module's own files.
+// Families of models, as Hugging Face's config.json distinguishes them. A family is a file of this folder,
+// which reads a config.json, and a row of registry.cpp. For the model module's own files.
 #pragma once
 
 #include <array>
@@ -12,20 +12,20 @@
 
 namespace sluice::model {
 
-// The layout of experts in files: a tensor for each; one of all, [experts, out, in]; one of all, [experts,
-// in, out], with rows of gate and up in turn; and of a vector, [1, rows].
+// The layout of experts in files: a tensor for each; one tensor [experts, out, in]; one tensor [experts, in,
+// out] with interleaved rows of gate and up. For vectors one tensor [1, rows].
 enum class Stack : uint8_t { kNone, kOutIn, kInOut, kOneRow };
 
-// The names of a weight's tensors in a family's files, where they differ from LLaMA's.
+// The names of a weight's tensors in a family's files, if they differ from LLaMA's.
 struct TensorNames {
   std::string_view role;
-  std::array<std::string_view, 3> tensors;  // unused ones are empty, and last
+  std::array<std::string_view, 3> tensors;  // unused ones are empty and come last
   Stack stack = Stack::kNone;
 };
 using Names = std::span<const TensorNames>;
 
-// Sets the shape from the file, all but Shape::family and Shape::config. A key that it does not ask the
-// reader for must switch nothing on, or else the file is refused.
+// Sets the shape from the file, except Shape::family and Shape::config. The file is refused if a key that
+// Read does not ask the reader for switches something on.
 using Read = void(Reader& config, Shape& shape);
 
 struct Family {
@@ -36,17 +36,17 @@ struct Family {
   Read* read = nullptr;
   Names names;
   std::string_view trunk = "model";    // the module that all tensors of blocks are in
-  std::string_view also = "";          // another architecture of its files
+  std::string_view also = "";          // another architecture name in its files
   std::string_view blocks = "layers";  // the trunk's list of blocks
 };
 
 std::span<const Family> families();
-// Null: no family has this model_type.
+// The family with this model_type; null: none.
 const Family* family_of(std::string_view model_type);
-// A counted shape has a family that names nothing.
+// A counted shape has a family without names.
 const Family& family_of(const Shape& shape);
 
-// Gives a weight's tensors the names that files of the shape's family have.
+// Gives a weight's tensors their names in files of the shape's family.
 void name_tensors(const Shape& shape, Weight& weight);
 
 }  // namespace sluice::model

@@ -8,29 +8,29 @@ namespace sluice::model {
 namespace {
 
 constexpr std::string_view kFreeKeys[] = {
-    // How a file came to be, and what computes it.
+    // The origin of a file, and the software that computes it.
     "dtype", "torch_dtype", "auto_map", "attn_implementation", "gradient_checkpointing", "use_cache",
     "use_bfloat16", "torchscript", "pruned_heads", "initializer_range", "transformers.js_config",
     "model_name", "max_sequence_length", "model_max_length", "training_args", "finetuning_task",
     "task_specific_params",
-    // The tensors say whether they are quantised, and exports are not.
+    // Tensors show whether they are quantised; exports are not.
     "quantization_config", "compression_config", "mamba_ssm_dtype",
-    // What classes of other tasks want, and transformers writes for all.
+    // Keys for classes of other tasks, which transformers writes for all.
     "architectures", "is_decoder", "is_encoder_decoder", "add_cross_attention", "tie_encoder_decoder",
     "cross_attention_hidden_size", "problem_type", "id2label", "label2id", "num_labels", "prefix",
     "chunk_size_feed_forward", "return_dict", "use_return_dict", "output_hidden_states", "output_attentions",
     "router_aux_loss_coef",
-    // How text is generated.
+    // Settings of text generation.
     "max_length", "min_length", "max_new_tokens", "do_sample", "early_stopping", "num_beams",
     "num_beam_groups", "diversity_penalty", "temperature", "top_k", "top_p", "min_p", "typical_p",
     "repetition_penalty", "length_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size",
     "bad_words_ids", "num_return_sequences", "output_scores", "return_dict_in_generate",
     "remove_invalid_values", "exponential_decay_length_penalty", "suppress_tokens", "begin_suppress_tokens",
     "tf_legacy_loss", "cache_implementation",
-    // Layers that predict further tokens, which are carried.
+    // Layers that predict further tokens, which are carried along.
     "mtp_num_hidden_layers", "mtp_use_dedicated_embeddings"};
 
-// Other programs' notes, and tokens by what they are for.
+// Other programs' notes, and tokens by their purpose.
 constexpr std::string_view kFreeBeginnings[] = {"_", "unsloth", "tokenizer"};
 constexpr std::string_view kFreeEnds[] = {"_version", "_name_or_path", "_token_id", "_token_ids",
                                           "_token_index"};

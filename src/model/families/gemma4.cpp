@@ -24,7 +24,7 @@ constexpr TensorNames kGemma4Tensors[] = {{roles::kRouter, {"router.proj.weight"
 
 constexpr const char* kByLayer = "per_layer_config";
 
-// A quarter of each head turns where the file says nothing.
+// The default: a quarter of each head rotates.
 base::Json usual_rope(const Reader& config, Shape&) { return with_usual_ropes(config, 0.25); }
 
 // Heads of layers without a window.
@@ -33,7 +33,7 @@ struct FullHeads {
   bool operator==(const FullHeads&) const = default;
 };
 
-// transformers 5 writes by layer what differs from the file's other keys.
+// transformers 5 writes by layer the values that differ from the file's other keys.
 FullHeads heads_by_layer(Reader& config, const base::Json& by_layer, const Shape& shape) {
   if (!by_layer.is_object()) config.refuse(kByLayer, by_layer, "an object of layers there");
   const FullHeads usual{shape.head_dim, shape.kv_heads};
@@ -70,12 +70,12 @@ FullHeads read_full_heads(Reader& config, const Shape& shape, bool keys_are_valu
 
 void refuse_other_gemma4(Reader& config) {
   config.only("hidden_activation", "gelu_pytorch_tanh");
-  config.only("use_bidirectional_attention", "vision");  // of images alone
+  config.only("use_bidirectional_attention", "vision");  // affects images only
   config.pass({"num_experts", "top_k_experts", "moe_intermediate_size"});
 }
 
-// Embeddings by layer, of E2B and E4B; 0: none. A table of another vocabulary than the embedding's would have
-// rows that no token reads, or none of some.
+// The width of embeddings by layer, for E2B and E4B; 0: none. The table must have the embedding's vocabulary:
+// otherwise some rows would never be read, or tokens would have none.
 int64_t read_layer_inputs(Reader& config, const Shape& shape) {
   constexpr int64_t kAbsentWidth = 256, kAbsentRows = 262144;
   constexpr const char* kWidth = "hidden_size_per_layer_input";
@@ -91,10 +91,10 @@ int64_t read_layer_inputs(Reader& config, const Shape& shape) {
   return width;
 }
 
-// The last layers attend to what the last layer of their kind before them made.
+// The last layers attend to the keys and values of the last layer of their kind before them.
 struct SharedLayers {
-  int64_t first;       // that borrows
-  int64_t ffn_hidden;  // of those
+  int64_t first;       // first layer that borrows
+  int64_t ffn_hidden;  // width in layers that borrow
 };
 SharedLayers read_shared_layers(Reader& config, const Shape& shape) {
   constexpr const char* kShared = "num_kv_shared_layers";
@@ -114,7 +114,7 @@ SharedLayers read_shared_layers(Reader& config, const Shape& shape) {
   return shared;
 }
 
-// Layers with a window share those of slot 0, the others those of slot 1.
+// Layers with a window share slot 0, the others slot 1.
 void share_keys(const Shape& shape, int64_t first, int64_t layer, Attention& own) {
   if (first == shape.layers) return;
   const auto windowed = [&](int64_t other) { return shape.block_type(other).windowed; };
@@ -139,8 +139,8 @@ void read_routed(Reader& config, Shape& shape) {
   for (BlockType& type : shape.block_types) type.experts = true;
 }
 
-// The MLP with experts beside it or embeddings by layer behind it, where there are some, and the number that
-// a layer's result is multiplied with.
+// Changes the MLP: experts beside it or embeddings by layer behind it, if the shape has them, and the factor
+// on a layer's result.
 void change_feeding(const Shape& shape, int64_t ffn_hidden, int64_t input_width, Layer& layer) {
   const Gate gate{.activation = shape.activation};
   const bool routed = std::holds_alternative<RoutedExperts>(layer.parts[1].mixer);

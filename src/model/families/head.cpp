@@ -22,7 +22,7 @@ enum class Classes : uint8_t { kNone, kOfSequences, kOfBoth };
 struct FamilyClasses {
   std::string_view model_type;
   Classes classes = Classes::kOfBoth;
-  std::string_view stem = "";  // of their names, where it is not ForCausalLM's
+  std::string_view stem = "";  // stem of their names, if not ForCausalLM's
 };
 constexpr FamilyClasses kClasses[] = {{"llama"},
                                       {"mistral"},
@@ -64,7 +64,7 @@ Classes classes_of(const Family& family) {
   return own == std::end(kClasses) ? Classes::kNone : own->classes;
 }
 
-// As transformers counts: labels, a number of them, or two.
+// As transformers counts: the labels, or num_labels, or two.
 int64_t numbers_of(Reader& config) {
   const int64_t usual = config.count_or(2, "num_labels", kHeadNumbers);
   const Json* const names = config.find(kClassNames);
@@ -129,7 +129,7 @@ const char* pooling_key(HeadKind kind) {
 
 namespace {
 
-// The rows that stand for a text where its rows are what the model ends in.
+// The pooling of models that end in rows.
 Pooling read_pooling(Reader& config, const Family& family) {
   const Pooling absent = is_encoder(family) ? Pooling::kMean : Pooling::kLast;
   const std::string found = config.text_or(name_of(absent), kSentencePooling);

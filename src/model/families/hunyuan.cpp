@@ -23,8 +23,8 @@ constexpr TensorNames kHunyuanV1Tensors[] = {
     {roles::kSharedGateUp, {"mlp.shared_mlp.gate_proj.weight", "mlp.shared_mlp.up_proj.weight"}},
     {roles::kSharedDown, {"mlp.shared_mlp.down_proj.weight"}}};
 
-// Rotary positions that files call dynamic and give an alpha have a larger base, whatever the sequence's
-// length, and nothing else of what stands beside it.
+// Rotary positions of type dynamic with an alpha have a larger base, independent of the sequence's length;
+// the keys beside it have no effect.
 base::Json take_alpha(const Reader& config, Shape& shape) {
   return with_own_rope(config, [&](base::Json& rope) {
     constexpr const char* kAlpha = "alpha";
@@ -68,7 +68,7 @@ void read_hunyuan_v1_dense(Reader& config, Shape& shape) {
   norm_behind_rotation(shape);
 }
 
-// Experts and what all tokens visit are as wide.
+// Experts and the shared expert have the same width.
 void read_hunyuan_v1_moe(Reader& config, Shape& shape) {
   read_hunyuan_v1(config, shape);
   Experts& experts = shape.experts;

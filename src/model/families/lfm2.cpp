@@ -54,7 +54,7 @@ void convolve(Shape& shape, bool biases) {
   });
 }
 
-// To the rest of the program each channel is a head of a recurrence.
+// For the rest of the program each channel is a head of a recurrence.
 void read_rows(Reader& config, int64_t absent, Shape& shape) {
   shape.recurrent = {
       .recurrence = Recurrence::kGla,
@@ -75,7 +75,7 @@ void convolve_some(Shape& shape, bool biases) {
   }
 }
 
-// The layers that convolve: those that layer_types says; without it all that full_attn_idxs does not list.
+// Layers with convolutions: by layer_types, or else all that full_attn_idxs does not list.
 void read_convolutions(Reader& config, Shape& shape) {
   constexpr const char* kAttention = "full_attn_idxs";
   read_rows(config, 3, shape);
@@ -94,7 +94,7 @@ void read_convolutions(Reader& config, Shape& shape) {
   convolve_some(shape, biases);
 }
 
-// LFM3's types of layers: some attend through a window, some to all, the others convolve.
+// LFM3's types of layers: attention through a window, full attention, or convolution.
 void read_three_types(Reader& config, Shape& shape) {
   const base::Json* const types = config.find("layer_types");
   if (types != nullptr && (!types->is_array() || static_cast<int64_t>(types->size()) != shape.layers))
@@ -115,7 +115,7 @@ void read_three_types(Reader& config, Shape& shape) {
   }
 }
 
-// Layers that convolve have norms behind their parts as the others have.
+// Layers with convolutions have norms behind their parts like the others.
 void norm_behind(const Shape& shape, Layer& layer) {
   const auto made = [&](std::string_view role, const char* tensor) {
     return norm({role, {}}, tensor, shape.hidden, shape.norm, shape.norm_eps, shape.norm_offset);
@@ -137,7 +137,7 @@ void read_lfm(Reader& config, Shape& shape) {
   shape.qk_norm = QkNorm::kEachHead;
 }
 
-// Files give the inner width of an MLP before it is adjusted: two thirds of it, times a factor, rounded up.
+// Files give the inner width of an MLP before adjustment: two thirds of it, times a factor, rounded up.
 void adjust_mlp(Reader& config, Shape& shape) {
   if (config.says("block_ff_dim")) shape.ffn_hidden = width(config, "block_ff_dim");
   const bool adjusts = !config.lacks("block_auto_adjust_ff_dim");

@@ -22,7 +22,7 @@ constexpr TensorNames kLlama4Tensors[] = {
      {"feed_forward.shared_expert.gate_proj.weight", "feed_forward.shared_expert.up_proj.weight"}},
     {roles::kSharedDown, {"feed_forward.shared_expert.down_proj.weight"}}};
 
-// Layers with experts: those of a list, or the last of as many as a step says.
+// Layers with experts: those of a list, or every step-th layer.
 void read_moe_layers(Reader& config, Shape& shape) {
   const base::Json* const list = config.find("moe_layers");
   const int64_t step = config.count_or(1, "interleave_moe_layer_step", kShapeRanges.layers);
@@ -38,7 +38,7 @@ void read_moe_layers(Reader& config, Shape& shape) {
   }
 }
 
-// Layers that turn see chunks of positions, where layer_types says nothing else.
+// Layers with rotary positions see chunks of positions, unless layer_types says otherwise.
 void read_chunks(Reader& config, Shape& shape) {
   constexpr const char* kChunk = "attention_chunk_size";
   for (BlockType& type : shape.block_types) type.windowed = type.rotates;

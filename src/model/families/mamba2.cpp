@@ -6,7 +6,7 @@
 namespace sluice::model {
 namespace {
 
-// Whatever a block's one part is, its norm has the same name.
+// A block's norm has the same name for every kind of part.
 constexpr TensorNames kMamba2Tensors[] = {
     {roles::kEmbedding, {"backbone.embeddings.weight"}},
     {roles::kFinalNorm, {"backbone.norm_f.weight"}},

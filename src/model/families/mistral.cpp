@@ -10,14 +10,14 @@ namespace {
 
 constexpr const char* kBeta = "llama_4_scaling_beta";
 
-// Rotary parameters without those that no positions are computed from.
+// Rotary parameters without those from which no positions are computed.
 base::Json without_growth(const Reader& config, Shape&) {
   return with_own_rope(config, [&](base::Json& rope) {
     for (const char* key : {kBeta, "max_position_embeddings", "partial_rotary_factor"}) rope.erase(key);
   });
 }
 
-// How queries grow stands among the rotary parameters.
+// The growth of queries is among the rotary parameters.
 QueryGrowth growth_of(const Reader& config) {
   QueryGrowth growth;
   with_own_rope(config, [&](base::Json& rope) {
@@ -52,7 +52,7 @@ void read_ministral3(Reader& config, Shape& shape) {
   change_attention(shape, [&](Attention& own) { own.growth = growth; });
 }
 
-// The part of a head that turns is said twice.
+// The rotated part of a head has two keys.
 void read_mistral4(Reader& config, Shape& shape) {
   read_latent(config, {.kv_heads = 32, .own_rope = without_growth}, shape);
   read_scored_experts(config, {}, shape);

@@ -28,7 +28,7 @@ constexpr TensorNames kModernBertTensors[] = {{roles::kEmbedding, {"model.embedd
                                               {roles::kScore, {"classifier.weight"}},
                                               {roles::kScoreBias, {"classifier.bias"}}};
 
-// Files from before transformers 5 say the base of rotary positions in a key of its own.
+// Files from before transformers 5 have a key of its own for the base of rotary positions.
 base::Json with_global_theta(const Reader& config, Shape&) {
   constexpr const char* kTheta = "global_rope_theta";
   base::Json changed = config.json();
@@ -48,7 +48,7 @@ void read_ends(Reader& config, Shape& shape) {
     shape.head.pooling = pooling == "mean" ? Pooling::kMean : Pooling::kCls;
 }
 
-// The input of the first layer's attention was normed behind the embedding.
+// The input of the first layer's attention is already normed by the embedding.
 void leave_first_rows(Shape& shape) {
   spread_types(shape);
   Layer first = usual_layer(shape, shape.block_type(0));
@@ -85,7 +85,7 @@ void read_modernbert(Reader& config, Shape& shape) {
   shape.embedding_norm = true;
   shape.qkv_bias = shape.out_bias = config.has("attention_bias");
   shape.mlp_bias = config.has("mlp_bias");
-  // The key is as wide as both sides of a token together.
+  // The key's width covers both sides of a token.
   shape.window = config.count_or(128, "local_attention", kShapeRanges.window) / 2 + 1;
   const int64_t every = config.count_or(3, "global_attn_every_n_layers", kShapeRanges.layers);
   read_layer_types(config, shape, [&](int64_t layer) { return layer % every != 0; });

@@ -34,7 +34,7 @@ constexpr Mamba2Keys kNemotronMamba{"n_groups",
 
 enum class LayerKind : uint8_t { kMamba, kAttention, kMlp, kExperts };
 
-// The kinds of layers, by names or as a text of M, *, - and E.
+// The kinds of layers, by names or as a string of M, *, - and E.
 std::vector<LayerKind> read_kinds(Reader& config) {
   static const std::map<std::string, LayerKind, std::less<>> kNames = {
       {"linear_attention", LayerKind::kMamba},
@@ -81,7 +81,7 @@ BlockType type_of(const Shape& shape, LayerKind kind) {
   return type;
 }
 
-// The shared expert's width is said apart, and there is one in any case.
+// The shared expert has a key for its width, and always exists.
 void read_nemotron_experts(Reader& config, Shape& shape) {
   config.only("moe_latent_size", nullptr);
   config.only("mlp_bias", false);
@@ -90,7 +90,7 @@ void read_nemotron_experts(Reader& config, Shape& shape) {
   shape.block_types.clear();
 }
 
-// Files say all of the class's keys of experts, whether or not a layer has any.
+// Files have all of the class's keys for experts, whether or not a layer has any.
 void pass_free_keys(Reader& config) {
   config.pass({"n_routed_experts", "n_shared_experts", "moe_intermediate_size",
                "moe_shared_expert_intermediate_size", "moe_latent_size", "moe_shared_expert_overlap",
@@ -103,7 +103,7 @@ void pass_free_keys(Reader& config) {
 
 }  // namespace
 
-// Steps are bounded by time_step_limit alone, though transformers keeps those of whole sequences above
+// Only time_step_limit bounds steps, although transformers keeps those of whole sequences above
 // time_step_min.
 void read_nemotron_h(Reader& config, Shape& shape) {
   const std::vector<LayerKind> kinds = read_kinds(config);

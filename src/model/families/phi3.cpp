@@ -18,7 +18,7 @@ constexpr TensorNames kPhimoeTensors[] = {
      {"block_sparse_moe.experts.{}.w1.weight", "block_sparse_moe.experts.{}.w3.weight"}},
     {roles::kExpertsDown, {"block_sparse_moe.experts.{}.w2.weight"}}};
 
-// Of longrope its files have the factor of what turns by length.
+// Files give longrope's attention factor by length; Sluice computes only equal ones.
 base::Json with_one_factor(const Reader& config, Shape&) {
   return with_own_rope(config, [&](base::Json& rope) {
     const base::Json shorter = rope.value("short_mscale", base::Json());
@@ -34,7 +34,7 @@ base::Json with_one_factor(const Reader& config, Shape&) {
 extern const Names kPhi3Names{kPhi3Tensors};
 extern const Names kPhimoeNames{kPhimoeTensors};
 
-// Its class draws experts at random where it trains; Sluice takes the likeliest, as the class does otherwise.
+// In training the class draws experts at random; Sluice takes the likeliest, as the class does in evaluation.
 void read_phimoe(Reader& config, Shape& shape) {
   read_decoder(
       config,
@@ -61,7 +61,7 @@ void read_phi3(Reader& config, Shape& shape) {
   read_decoder(config, {.norm_eps = 1e-5}, shape);
   config.only("resid_pdrop", 0.0);
   config.only("embd_pdrop", 0.0);
-  config.pass({"original_max_position_embeddings"});  // which longrope reads
+  config.pass({"original_max_position_embeddings"});  // longrope reads this key
   read_window(config, 0, shape);
 }
 

@@ -11,7 +11,7 @@ void read_windows(Reader& config, Shape& shape) {
   read_optional_window(config, 4096, shape, [&](int64_t layer) { return layer >= first; });
 }
 
-// Text has one position a token, so sections of several say nothing.
+// Text has one position for each token, so sections of several positions have no effect.
 base::Json without_sections(const Reader& config, Shape&) {
   return with_own_rope(config, [](base::Json& rope) {
     for (const char* key : {"mrope_section", "mrope_interleaved"}) rope.erase(key);

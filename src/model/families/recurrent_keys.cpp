@@ -8,14 +8,14 @@ namespace {
 
 using base::Json;
 
-// Types of layers by their names since transformers 5, and before.
+// Names of layer types since transformers 5, and before.
 bool is_recurrent_type(const Json& type) { return type == "linear_attention" || type == "mamba"; }
 bool is_attention_type(const Json& type) { return type == "full_attention" || type == "attention"; }
 
-// A convolution over one row would be none.
+// A convolution over one row would have no effect.
 constexpr base::Range<int64_t> kConvolutions{2, kShapeRanges.convolution.most};
 
-// Steps have no bounds but softplus's. JSON has no infinity, so files write the upper bound differently.
+// Only softplus bounds steps. JSON has no infinity, so files write the upper bound in different ways.
 void refuse_step_limit(Reader& config) {
   const Json* const limit = config.find("time_step_limit");
   if (limit == nullptr) return;

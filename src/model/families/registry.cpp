@@ -1,4 +1,4 @@
-// The registry of families. A new one is a file beside this one, its reader's name here, and a row.
+// The registry of families. A new family is a file beside this one, its reader's name here, and a row.
 #include <algorithm>
 
 #include "base/error.h"

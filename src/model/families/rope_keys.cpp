@@ -20,7 +20,7 @@ using base::InputError;
 using base::Json;
 using base::text;
 
-// rope[key], or `fallback` when absent or null.
+// The value rope[key], or `fallback` if absent or null.
 double factor_or(double fallback, const Json& rope, const std::string& key, const std::string& name) {
   if (!rope.contains(key) || rope.at(key).is_null()) return fallback;
   return base::require_in(rope, key, kShapeRanges.rope_factor, name);
@@ -112,8 +112,8 @@ std::vector<double> factors(const Json& rope, const std::string& key, const std:
   return factors;
 }
 
-// Phi-3 says how far it is stretched by its positions, in keys beside the dictionary, which come first. Its
-// factor of queries and keys is kept as what follows from that.
+// Phi-3's factor follows from numbers of positions, in keys beside the dictionary, which come first. Its
+// factor on queries and keys is kept as the resulting value.
 void read_longrope(const Json& config, const Json& dictionary, const std::string& name, Rope& rope) {
   constexpr const char* kOriginal = "original_max_position_embeddings";
   const auto positions = get_or<int64_t>(config, "max_position_embeddings", 2048, name);

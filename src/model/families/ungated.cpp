@@ -11,7 +11,7 @@ constexpr TensorNames kStarCoder2Tensors[] = {{roles::kGateUp, {"mlp.c_fc.weight
                                               {roles::kDown, {"mlp.c_proj.weight"}},
                                               {roles::kDownBias, {"mlp.c_proj.bias"}}};
 
-// attention_bias is of all four products of attention, mlp_bias of both of an MLP.
+// attention_bias applies to attention's four products, mlp_bias to both of an MLP.
 void read_biases(Reader& config, Shape& shape) {
   shape.qkv_bias = shape.out_bias = config.has("attention_bias");
   shape.mlp_bias = config.has("mlp_bias");
