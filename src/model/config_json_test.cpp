@@ -49,7 +49,7 @@ TEST(ConfigJson, OfAShapeThatWasChangedSinceIsRefused) {
   EXPECT_THROW(config_json(other), base::AssertionError);
 }
 
-// A model that training refuses and planning counts stays counted, although a family has its model_type.
+// A model that training refuses and planning counts stays counted, even if a family has its model_type.
 TEST(ConfigJson, OfACountedModelSaysSo) {
   Json config = qwen3_file();
   config["attention_bias"] = true;

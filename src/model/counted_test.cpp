@@ -104,7 +104,7 @@ TEST(Counted, ParametersAreThePublishedOnes) {
   }
 }
 
-// The counts that transformers' classes have, to the element.
+// The numbers of parameters in transformers' classes, exactly.
 TEST(Counted, ParametersAreThoseOfTransformersClasses) {
   EXPECT_EQ(parameter_count(counted(mixtral())), 46'702'792'704);
   EXPECT_EQ(parameter_count(counted(qwen3_moe())), 30'532'122'624);
@@ -218,7 +218,7 @@ TEST(Counted, DeepSeekV3IsComputed) {
   const Shape computed = shape_from_hugging_face(config, "config.json");
   EXPECT_EQ(computed.family, "deepseek_v3");
   EXPECT_EQ(parameter_count(computed), parameter_table(computed).size());
-  // Beside what is counted the router's corrections of 58 layers.
+  // The router's corrections of 58 layers come on top of the counted parameters.
   EXPECT_EQ(parameter_count(computed),
             parameter_count(counted_from_hugging_face(deepseek_v3(), "config.json")) + 58 * 256);
   const double m = 0.1 * std::log(40.0) + 1;

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 Shape shape_of(const Json& config) { return shape_from_hugging_face(config, "config.json"); }
 
-// As GLM-4.5-Air's file says.
+// Keys of GLM-4.5-Air's file.
 Json glm_config() {
   return {{"model_type", "glm4_moe"},
           {"architectures", {"Glm4MoeForCausalLM"}},

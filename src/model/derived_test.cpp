@@ -1,6 +1,6 @@
-// Everything that planning, checkpoints and memory derive from a model, as hashes: its parameters, where they
-// lie in files and buckets, how TP and experts' lanes cut them, its work and its bytes. Each configuration
-// counts as it stands and tuned. SLUICE_UPDATE_GOLDEN=1 rewrites what is expected.
+// Hashes of everything that planning, checkpoints and memory derive from a model: parameters, their places in
+// files and buckets, their cuts by TP and experts' lanes, work and bytes. Each configuration is tested
+// untuned and tuned. SLUICE_UPDATE_GOLDEN=1 rewrites the expected hashes.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -67,7 +67,7 @@ std::string files_of(const ParameterTable& table) {
   return all.hash();
 }
 
-// Calls visit(cut) for each TP rank, and each lane where lanes divide the experts.
+// Calls visit(cut) for each TP rank and, if lanes divide the experts, for each lane.
 template <typename Visit>
 void for_each_cut(const Shape& shape, const Kind& kind, Visit visit) {
   for (const int tp : {1, 2, 3, 4, 6, 8, 16, 32}) {
@@ -132,7 +132,7 @@ std::string line_of(const std::string& name, const Shape& shape) {
                     work_of(program), ", bytes ", bytes_of(shape, program), "\n");
 }
 
-// As it stands, and as far as it can be tuned.
+// Untuned, and tuned as far as possible.
 std::string lines_of(const std::string& name, const Shape& shape) {
   std::string lines = line_of(name, shape);
   const auto add = [&](const char* how, auto change) {
@@ -140,7 +140,7 @@ std::string lines_of(const std::string& name, const Shape& shape) {
     try {
       change(tuned);
     } catch (const base::InputError&) {
-      return;  // nothing of it can be tuned so
+      return;  // this tuning does not apply
     }
     lines += line_of(name + ", " + how, tuned);
   };

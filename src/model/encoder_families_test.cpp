@@ -1,4 +1,4 @@
-// Families whose attention looks both ways.
+// Families whose attention sees both directions.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -135,7 +135,7 @@ TEST(EncoderFamilies, BertNormsSumsAndLearnsPositions) {
               HasSubstr("position_embedding_type"));
 }
 
-// In a token's multiply-adds over what it sees.
+// A token's multiply-adds with the tokens that it sees.
 TEST(EncoderFamilies, AttentionCountsBothSides) {
   const Shape both = read_encoder(modernbert());
   Shape before = both;

@@ -22,7 +22,7 @@ TEST(ExpertSeats, OnesTakeAll) {
   EXPECT_DOUBLE_EQ(expert_load_imbalance(std::vector<int64_t>{0, 0}, std::vector{0, 1}, 2), 1);
 }
 
-// A lane that has enough of its own gets none of what others can take.
+// A lane that is busy with its own experts gets no visits that other lanes can take.
 TEST(ExpertSeats, SeveralFillTheEmptiestLanes) {
   EXPECT_THAT(assignments_by_slot(std::vector<int64_t>{10, 3, 0, 9}, std::vector{0, 1, 0, 2, 0, 3}, 3),
               ElementsAre(3, 3, 7, 0, 0, 9));
@@ -38,7 +38,7 @@ TEST(ExpertSeats, AnyVisitsAreDealtAndNearlyEven) {
     std::vector<int64_t> visits;
     for (int64_t expert = 0; expert < experts; ++expert)
       visits.push_back(rng.below(4) == 0 ? 0 : rng.between(0, 1000));
-    // Every lane has every expert: as even as can be.
+    // Every lane has every expert, so visits are as even as possible.
     std::vector<int> seats;
     for (int lane = 0; lane < lanes; ++lane) {
       const std::vector<int> all = even_expert_slots(experts);

@@ -1,4 +1,4 @@
-// Families as their classes' default configurations describe them, and files that say something else.
+// Families as their classes' default configurations describe them, and files with other values.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

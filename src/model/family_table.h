@@ -17,7 +17,7 @@ struct FamilyRow {
   bool generates = true;   // its models end in a vocabulary
   std::string missing;     // parts that are not computed; "": none
 };
-// All families, then multimodal models whose language model opens.
+// All families, then multimodal models whose language model Sluice can open.
 std::vector<FamilyRow> family_rows();
 base::Json family_rows_json();
 // The table of docs/supported_models.md.
@@ -28,7 +28,7 @@ struct AdaptedModules {
   std::vector<std::string> can, cannot;
 };
 AdaptedModules adapted_modules(const Shape& shape);
-// "trains (LoRA on q_proj, ...; not on experts), generates, plans"; of a counted shape "plans alone".
+// "trains (LoRA on q_proj, ...; not on experts), generates, plans"; for a counted shape "plans alone".
 std::string abilities_text(const Shape& shape);
 
 }  // namespace sluice::model

@@ -180,7 +180,7 @@ TEST(ShapeFromHuggingFace, GraniteHasFourFactors) {
   EXPECT_THAT([&] { read(config); }, ThrowsMessage<InputError>(HasSubstr("'logits_scaling' is 0")));
 }
 
-// The layers whose queries and keys positions do not turn.
+// The layers without rotary positions.
 std::vector<int64_t> unrotated(const Shape& shape) {
   std::vector<int64_t> layers;
   for (int64_t layer = 0; layer < shape.layers; ++layer) {
@@ -201,7 +201,7 @@ TEST(ShapeFromHuggingFace, SmolLm3LeavesPositionsOutOfSomeLayers) {
   EXPECT_THAT([&] { read(config); }, ThrowsMessage<InputError>(HasSubstr("no_rope_layers is 2")));
 }
 
-// As its folders on the hub have it, before and since transformers 5.
+// As in its folders on the hub, before and since transformers 5.
 Json gemma_config(const std::string& type) {
   return {{"model_type", type},
           {"architectures", {type == "gemma2" ? "Gemma2ForCausalLM" : "Gemma3ForCausalLM"}},
@@ -338,7 +338,7 @@ Json hybrid_config(const std::string& type) {
   return config;
 }
 
-// The counts that transformers' classes have, to the element.
+// The numbers of parameters in transformers' classes, exactly.
 TEST(ShapeFromHuggingFace, HybridsHaveTheParametersOfTransformersClasses) {
   for (const auto& [type, count] :
        {std::pair("qwen3_next", 79'674'391'296), std::pair("qwen3_5_text", 8'953'803'264),
@@ -392,7 +392,7 @@ TEST(ShapeFromHuggingFace, HybridsThatAreNotComputedAreRefusedByKeyAndValue) {
               HasSubstr("time_step_limit is"));
 }
 
-// The first layer's bucket that has a parameter of that role.
+// The bucket of the first layer that has a parameter of this role.
 const Bucket& bucket_of(const ParameterTable& table, std::string_view role) {
   const base::Interval own = table.program.at(table.program.blocks().begin).own;
   for (int64_t index = own.begin; index < own.end; ++index) {
@@ -402,7 +402,7 @@ const Bucket& bucket_of(const ParameterTable& table, std::string_view role) {
   throw base::InputError(base::text("no parameter ", role));
 }
 
-// gpt-oss has one tensor of all experts, [experts, in, out], in which gate and up take turns.
+// gpt-oss has one tensor of all experts, [experts, in, out], with interleaved rows of gate and up.
 TEST(HuggingFaceTensors, OfStackedExpertsStandElsewhere) {
   const ParameterTable table = parameter_table(read(experts_config("gpt_oss", "GptOssForCausalLM")));
   const auto only = [&](std::string_view role) {
@@ -429,7 +429,7 @@ TEST(HuggingFaceTensors, OfStackedExpertsStandElsewhere) {
   EXPECT_EQ(only("router").name, "model.layers.0.mlp.router.weight");
 }
 
-// One tensor an expert, as the families' files have them.
+// One tensor for each expert, as in the families' files.
 TEST(HuggingFaceTensors, OfExpertsAreNamedOneByOne) {
   const auto names_of = [](const std::string& type, const char* architecture, std::string_view role) {
     const ParameterTable table = parameter_table(read(experts_config(type, architecture)));

@@ -20,7 +20,7 @@ enum class Turning : uint8_t { kHalves, kHalvesBackwards, kNeighbours };
 // Multiplies queries at position p by 1 + beta · ln(1 + ⌊(p + first) ÷ positions⌋), which keeps scores of
 // long sequences sharp.
 struct QueryGrowth {
-  double beta = 0;  // 0: queries stay
+  double beta = 0;  // 0: queries are unchanged
   int64_t positions = 8192;
   int64_t first = 0;
   bool operator==(const QueryGrowth&) const = default;

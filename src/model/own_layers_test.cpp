@@ -318,11 +318,11 @@ TEST(OwnLayers, BordersCarryWhatLaterLayersTake) {
   const Program program(read_own(tiny_gemma4_e()));
   const auto keys = [&](int64_t position, int tp) { return border_rows(program, position, tp).keys; };
   using Keys = std::array<int64_t, kKeySlots>;
-  EXPECT_EQ(keys(2, 1), (Keys{0, 0}));  // in front of the first lender
+  EXPECT_EQ(keys(2, 1), (Keys{0, 0}));  // before the first lender
   EXPECT_EQ(keys(3, 1), (Keys{64, 0}));
   EXPECT_EQ(keys(4, 1), (Keys{64, 96}));
-  EXPECT_EQ(keys(4, 4), (Keys{32, 48}));  // a head each, which two ranks have
-  EXPECT_EQ(keys(6, 1), (Keys{0, 96}));   // behind the last layer with a window
+  EXPECT_EQ(keys(4, 4), (Keys{32, 48}));  // one head each, shared by two ranks
+  EXPECT_EQ(keys(6, 1), (Keys{0, 96}));   // after the last layer with a window
   EXPECT_EQ(border_rows(program, 3, 1).layers, (base::Interval{2, 6}));
   EXPECT_EQ(border_width(program, 3, 1), 64 + 4 * 8 + 64);
   EXPECT_EQ(border_width(program, 4, 4), 64 + 3 * 8 + 4 * (32 + 48));
@@ -596,7 +596,7 @@ TEST(OwnLayers, NemotronsExpertsHaveNoGate) {
   expect_own_fault(config, "layers_block_type", {"mamba", "moes"}, "layers_block_type[1] is \"moes\"");
 }
 
-// A layer of its own has adapters and frozen parameters like any other.
+// A layer with its own definition has adapters and frozen parameters like any other.
 TEST(OwnLayers, AreTuned) {
   Shape shape = read_own(tiny("cohere2"));
   adapt(shape, {.rank = 2, .alpha = 4, .targets = {"q_proj", "down_proj"}});

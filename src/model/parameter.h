@@ -91,12 +91,12 @@ struct TokenWork {
   int64_t products = 0;    // multiply-adds of matrices
   int64_t trained = 0;     // part of products with trained matrices, estimated by size if some are frozen
   int64_t recomputed = 0;  // part of products that recomputation repeats
-  int64_t routed = 0;      // part of products with the experts that it visits
+  int64_t routed = 0;      // part of products with the experts that a token visits
   int64_t attention = 0;   // multiply-adds for each token attended to, scores and values together
-  int64_t window = 0;      // most tokens that it attends to, itself included; 0: all before it
+  int64_t window = 0;      // most tokens that a token attends to, itself included; 0: all before it
   int64_t scanned = 0;     // multiply-adds of a recurrence, at attention's rate
   int64_t elements = 0;    // read or written between the products
-  int collectives = 0;     // all-gathers and reduce-scatters of its row under TP
+  int collectives = 0;     // all-gathers and reduce-scatters of a token's row under TP
 };
 
 // Activation bytes of a token in one operation, on the fullest of the ranks that cut it alike. They hold for

@@ -132,7 +132,7 @@ TEST(TpRows, UnevenVocabularyIsCoveredOnceWithSizesOneApart) {
   }
 }
 
-// The slow twin: how many ranks must hold each row, and do.
+// The slow twin: how many ranks must hold each row, and how many do.
 TEST(TpShard, RanksCoverEachBucketAndShareOnlyNormsAndKeyValueHeads) {
   for_random_cuts([](const Shape& shape, const ParameterTable& table, int tp) {
     for (const Bucket& bucket : table.buckets) {

@@ -117,11 +117,11 @@ std::string tp_fault(const Shape& shape, int tp);
 // Why so many lanes cannot divide this shape's experts ("3 lanes do not divide 8 experts: choose one of 1, 2,
 // 4 or 8"), or "".
 std::string experts_fault(const Shape& shape, int lanes);
-// Why a pipeline of so many stages cannot cut this shape ("9 stages but the model has 8 layers: lower pp"),
-// or
-// "".
+// Why a pipeline of so many stages cannot cut this shape ("9 stages but the model has
+// 8 layers: lower pp"), or "". A stage has at least one block; the ends are not
+// blocks.
 std::string pp_fault(const Shape& shape, int pp);
-// The first of these, or "".
+// The first of the three faults above, or "".
 std::string cut_fault(const Shape& shape, int tp, int pp, int expert_lanes);
 
 }  // namespace sluice::model

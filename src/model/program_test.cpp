@@ -37,7 +37,7 @@ TEST(Program, StagesOfAlikeBlocksDifferByOneAndTheFirstHaveMore) {
   }
 }
 
-// A head that takes as long as three blocks under a degree of one, and half a block under two.
+// A head that takes as long as three blocks under TP degree 1, and half a block under TP degree 2.
 TEST(Program, StagesAreCutByTheTimesOfTheirDegree) {
   const Shape shape = test_shape(8);
   const Program even(shape), timed(shape, {{1, {1, 10, 30}}, {2, {1, 10, 5}}});
@@ -59,7 +59,7 @@ TEST(Program, ATiedHeadReadsTheEmbeddingsBucket) {
   EXPECT_THAT(tied.buckets_of({0, 5}), ElementsAre(0, 1, 2, 3, 4));
 }
 
-// Stages are cut among a trunk's own blocks, and an end counts where the trunk has it.
+// Stages are cut among a trunk's own blocks; an end takes time only if the trunk has it.
 TEST(Program, TrunksKeepThePositionsAndBucketsOfTheModel) {
   const Program whole(test_shape(6), {{1, {5, 10, 5}}});
   const Program first = whole.trunk({0, 4}), last = whole.trunk({4, 8});

@@ -16,8 +16,8 @@ inline constexpr std::string_view kLayerProjection = "layer_projection";  // [la
 inline constexpr std::string_view kLayerProjectionNorm = "layer_projection_norm";
 inline constexpr std::string_view kFinalNorm = "final_norm";
 inline constexpr std::string_view kFinalNormBias = "final_norm_bias";
-inline constexpr std::string_view kHead = "head";    // absent where embeddings are tied
-inline constexpr std::string_view kScore = "score";  // [numbers, hidden], in a vocabulary's place
+inline constexpr std::string_view kHead = "head";    // absent if embeddings are tied
+inline constexpr std::string_view kScore = "score";  // [numbers, hidden], instead of a vocabulary's
 inline constexpr std::string_view kScoreBias = "score_bias";
 inline constexpr std::string_view kNeck = "neck";  // [hidden, hidden], in front of the score
 inline constexpr std::string_view kNeckBias = "neck_bias";
@@ -31,13 +31,13 @@ inline constexpr std::string_view kQkv = "qkv";  // rows q, k, v; gated heads: e
 inline constexpr std::string_view kQkvBias = "qkv_bias";
 inline constexpr std::string_view kQNorm = "q_norm";  // as wide as one head, or as all heads
 inline constexpr std::string_view kKNorm = "k_norm";
-inline constexpr std::string_view kSinks = "sinks";                 // one score a query head
+inline constexpr std::string_view kSinks = "sinks";                 // one score for each query head
 inline constexpr std::string_view kAttentionOut = "attention_out";  // [in, out]
 inline constexpr std::string_view kAttentionOutBias = "attention_out_bias";
 inline constexpr std::string_view kAttentionNormBehind = "attention_norm_behind";
 inline constexpr std::string_view kAttentionNormBehindBias = "attention_norm_behind_bias";
 
-// Latent attention shares attention's norm and out. Narrow matrices are whole on every TP rank.
+// Latent attention uses attention's norm and output. Narrow matrices are whole on every TP rank.
 inline constexpr std::string_view kQNarrow = "q_narrow";
 inline constexpr std::string_view kQ = "q";                 // for each head rows unrotated, rotated
 inline constexpr std::string_view kKvNarrow = "kv_narrow";  // the keys' rotated part comes last
@@ -60,7 +60,7 @@ inline constexpr std::string_view kRate = "recurrent_rate";  // KDA's; its kRate
 inline constexpr std::string_view kRecurrentGate = "recurrent_gate";
 inline constexpr std::string_view kConvolution = "recurrent_convolution";  // a row for each row of q, k, v
 inline constexpr std::string_view kConvolutionBias = "recurrent_convolution_bias";
-inline constexpr std::string_view kDecay = "recurrent_decay";         // logarithms, one a value head
+inline constexpr std::string_view kDecay = "recurrent_decay";         // logarithms, one for each value head
 inline constexpr std::string_view kStepBias = "recurrent_step_bias";  // added to each decay before softplus
 inline constexpr std::string_view kSkip = "recurrent_skip";           // how much of a value skips the state
 inline constexpr std::string_view kHeadNorm = "recurrent_head_norm";  // a value head's width, or all heads'
@@ -70,7 +70,7 @@ inline constexpr std::string_view kRecurrentOutBias = "recurrent_out_bias";
 // MLPs.
 inline constexpr std::string_view kMlpNorm = "mlp_norm";
 inline constexpr std::string_view kMlpNormBias = "mlp_norm_bias";
-inline constexpr std::string_view kGateUp = "gate_up";  // rows gate, up; without a gate up alone
+inline constexpr std::string_view kGateUp = "gate_up";  // rows gate, up; only up without a gate
 inline constexpr std::string_view kGateUpBias = "gate_up_bias";
 inline constexpr std::string_view kDown = "down";  // [in, out]
 inline constexpr std::string_view kDownBias = "down_bias";
@@ -78,7 +78,7 @@ inline constexpr std::string_view kActivationAlphas = "activation_alphas";  // x
 inline constexpr std::string_view kMlpNormBehind = "mlp_norm_behind";
 inline constexpr std::string_view kMlpNormBehindBias = "mlp_norm_behind_bias";
 
-// Experts share the MLP's norm. The router's are whole on every TP rank.
+// Experts use the MLP's norm. The router's weights are whole on every TP rank.
 inline constexpr std::string_view kRouter = "router";                  // [experts, hidden]
 inline constexpr std::string_view kExpertsGateUp = "experts_gate_up";  // for each expert rows gate, up
 inline constexpr std::string_view kExpertsDown = "experts_down";       // for each expert [in, out]

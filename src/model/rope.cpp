@@ -9,7 +9,7 @@
 namespace sluice::model {
 namespace {
 
-// θ^(−2i/d): pair i turns by this angle a position (Su et al., RoFormer, eq. 15).
+// θ^(−2i/d): the angle by which pair i rotates at each position (Su et al., RoFormer, eq. 15).
 std::vector<double> plain_frequencies(double theta, int64_t head_dim) {
   std::vector<double> frequencies;
   for (int64_t i = 0; i < head_dim; i += 2) {
@@ -28,15 +28,15 @@ double llama3_frequency(const Rope& rope, double frequency) {
   return (1 - kept_share) * frequency / rope.factor + kept_share * frequency;
 }
 
-// The (fractional) pair index i that turns `turns` times within the original context: solves
-// L·θ^(−2i/d) = 2π·turns for i (Peng et al., YaRN, section 3.2).
+// The (fractional) pair index i with `turns` rotations within the original context. Solves L·θ^(−2i/d) =
+// 2π·turns for i (Peng et al., YaRN, section 3.2).
 double yarn_pair_of_turns(const Rope& rope, int64_t head_dim, double turns) {
   const double ratio =
       static_cast<double>(rope.original_max_position_embeddings) / (turns * 2 * std::numbers::pi);
   return static_cast<double>(head_dim) * std::log(ratio) / (2 * std::log(rope.theta));
 }
 
-// YaRN: a ramp over the pair index between the pairs that turn beta_fast and beta_slow times.
+// YaRN: a ramp over the pair index, between the pairs with beta_fast and beta_slow rotations.
 void scale_yarn(const Rope& rope, int64_t head_dim, std::vector<double>& frequencies) {
   double low = yarn_pair_of_turns(rope, head_dim, rope.beta_fast);
   double high = yarn_pair_of_turns(rope, head_dim, rope.beta_slow);

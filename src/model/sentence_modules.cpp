@@ -65,7 +65,7 @@ Pooling pooling_of(const fs::path& path) {
   return pooling;
 }
 
-// Reads modules.json: the transformer in the folder itself, a pooling, and at most a division by lengths.
+// Reads modules.json: the transformer in the folder itself, one pooling, and normalisations.
 Pooling pooling_of_modules(const fs::path& folder, const fs::path& path) {
   const Json modules = base::read_json(path);
   const std::string name = path.string();

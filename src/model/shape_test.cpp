@@ -116,7 +116,7 @@ TEST(Kinds, CountAMultiplyAddOfEveryMatrixElement) {
 
 RopeTable table_of(const Shape& shape) { return rope_table(shape.rope, shape.head_dim, 4096); }
 
-// Values below were computed apart from this program, from the formulas of the papers.
+// Values below were computed independently of this program, from the papers' formulas.
 
 TEST(RopeTable, PlainFrequenciesArePowersOfTheta) {
   Shape shape = valid_shape();

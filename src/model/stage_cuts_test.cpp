@@ -80,7 +80,7 @@ TEST(StageCuts, AHeadTakesThePlaceOfBlocks) {
 }
 
 TEST(StageCuts, LayersThatTakeLongerAreFewer) {
-  // Five windows to each layer that sees all, which takes as long as six of them.
+  // Five windowed layers for each layer with full attention, which takes as long as six windowed ones.
   std::vector<int64_t> times = {0, 1, 1, 1, 1, 1, 6, 1, 1, 1, 1, 1, 6, 0};
   EXPECT_THAT(blocks_by_stage(StageCuts(times), 2), testing::ElementsAre(6, 6));
   EXPECT_THAT(blocks_by_stage(StageCuts(times), 4), testing::ElementsAre(5, 1, 5, 1));

@@ -1,4 +1,4 @@
-// The small models that tests and benchmarks of every module plan, save and train. Header-only; no part of
+// Small models for tests and benchmarks of every module, to plan, save and train. Header-only; not part of
 // the library.
 #pragma once
 

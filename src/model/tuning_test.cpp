@@ -180,7 +180,7 @@ Shape experts_beside_an_mlp() {
   return shape;
 }
 
-// Each expert has factors of its own, which go where the expert is.
+// Each expert has its own factors, which are held with the expert.
 TEST(Adapt, ExpertsAreNamedByTheParametersThatStackThem) {
   Shape shape = experts_beside_an_mlp();
   adapt(shape, {.rank = 2, .alpha = 4, .targets = {"experts.gate_up_proj", "mlp.experts.down_proj"}});
@@ -224,7 +224,7 @@ TEST(Adapt, FactorsOfExpertsStandInFilesAsPeftStacksThem) {
   }
 }
 
-// The MLP's down_proj is no expert's.
+// The MLP's down_proj is not an expert's.
 TEST(Adapt, ModulesOfOtherLayersAreNotExperts) {
   Shape shape = experts_beside_an_mlp();
   adapt(shape, {.rank = 2, .alpha = 4, .targets = {"down_proj"}});
@@ -248,7 +248,7 @@ TEST(Adapt, RefusesARankAboveTheMatrix) {
   }
 }
 
-// A refusal names what there is to do, and a few names, whatever the number of experts.
+// A refusal names ways out and only a few names, for any number of experts.
 TEST(Tuning, RefusalsNameSomething) {
   const auto message = [](const auto& action) -> std::string {
     try {
@@ -284,7 +284,7 @@ TEST(Tuning, ReadsBackFromJson) {
   EXPECT_EQ(read, shape);
 }
 
-// gpt-oss' files call a stack of experts as the module that its adapters lie in.
+// gpt-oss' files name a stack of experts like the module that holds its adapters.
 TEST(Tuning, AdaptersOfStacksAreStillTrainedWhenReadBack) {
   Shape plain = test_shape(2);
   plain.family = "gpt_oss";

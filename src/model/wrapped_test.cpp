@@ -147,7 +147,7 @@ TEST(Wrapped, OthersAreNamed) {
   EXPECT_THAT(fault("text_config", odd), HasSubstr("logit_scale is 2.0"));
 }
 
-// YaRN and LongRoPE take figures that a file does not say from its number of positions.
+// YaRN and LongRoPE derive figures that a file lacks from its number of positions.
 TEST(Positions, GrowWithoutChangingTheModel) {
   const auto grown = [](Json rope, Json more = Json::object()) {
     Json config = {{"model_type", "llama"},         {"hidden_size", 32},        {"intermediate_size", 48},

@@ -5,7 +5,7 @@
 
 namespace sluice::model {
 
-// transformers' class rotates in layers with a window alone, and takes hidden_size ÷ heads for a head's
+// transformers' class rotates only in layers with a window, and takes hidden_size ÷ heads for a head's
 // width.
 void read_cohere2(Reader& config, Shape& shape) {
   read_decoder(config, {.norm_eps = 1e-5, .tied = true, .biases = true, .norm_eps_key = "layer_norm_eps"},

@@ -91,7 +91,7 @@ void refuse_other_parts(Reader& config, const DecoderKeys& keys) {
     config.only("attention_dropout", 0.0);
   }
   if (keys.rotated == 1.0 && !keys.turns_part) config.only("partial_rotary_factor", 1.0);
-  // LLaMA's names, which a family may replace by its own, and the keys that rotary positions are read from.
+  // LLaMA's names, which a family may replace, and the keys from which rotary positions are read.
   config.pass({"model_type", "intermediate_size", "head_dim", "num_attention_heads", "num_key_value_heads",
                "rms_norm_eps", "max_position_embeddings", "rope_theta", "rope_scaling", "rope_parameters",
                "partial_rotary_factor"});

@@ -36,26 +36,26 @@ struct DecoderKeys {
   // the shape's members that these keys determine.
   base::Json (*own_rope)(const Reader& config, Shape& shape) = nullptr;
 };
-// Reads sizes, the norm's eps and rotary positions. A shape that has a latent or an MLP's width keeps it.
+// Reads sizes, the norm's eps and rotary positions. Keeps latent sizes and an MLP's width that are set.
 void read_decoder(Reader& config, const DecoderKeys& keys, Shape& shape);
 
-// Reads rope_parameters with a dictionary for layers with a window and one for all others; without them
-// rope_theta, and rope_scaling for layers without a window alone. REQUIRES: the shape's window and its
-// layers' types were read.
+// Reads rope_parameters with a dictionary for layers with a window and one for all others. Without them reads
+// rope_theta for all layers, and rope_scaling only for layers without a window. REQUIRES: the shape's window
+// and its layers' types were read.
 void read_ropes_by_type(Reader& config, double absent_window_theta, Shape& shape);
 
 using OfLayer = std::function<bool(int64_t layer)>;
-// Reads a list with one of two names, `yes` or `no`, for each layer, and calls `say` with each layer. Calls
-// nothing where the list is absent.
+// Reads a list with one of two names, `yes` or `no`, for each layer, and calls `say` with each layer. Makes
+// no call if the list is absent.
 void read_named_layers(Reader& config, const char* key, std::string_view yes, std::string_view no,
                        const Shape& shape, const std::function<void(int64_t layer, bool yes)>& say);
 
-// Reads the window's width: `absent` where the key is absent, no window where it is null.
+// Reads the window's width: `absent` if the key is absent, no window if it is null.
 void read_window(Reader& config, int64_t absent, Shape& shape);
 // Reads from layer_types which layers have a window; `otherwise` decides without that key. Omits block types
 // that all equal the shape's default.
 void read_layer_types(Reader& config, Shape& shape, const OfLayer& otherwise);
-// Reads windows that are off, whatever their width, unless use_sliding_window switches them on.
+// Reads windows that are off, whatever their width, unless use_sliding_window is true.
 void read_optional_window(Reader& config, int64_t absent, Shape& shape, const OfLayer& otherwise);
 
 // Reads which layers have rotary positions, from no_rope_layers or no_rope_layer_interval. REQUIRES: no types

@@ -5,7 +5,7 @@
 
 namespace sluice::model {
 
-// Reads the decoder's keys and latent attention, whose queries and keys are turned in neighbouring pairs.
+// Reads the decoder's keys and latent attention, whose queries and keys rotate in neighbouring pairs.
 void read_latent(Reader& config, const DecoderKeys& keys, Shape& shape);
 
 }  // namespace sluice::model

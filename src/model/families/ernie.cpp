@@ -46,7 +46,7 @@ void read_ernie4_5(Reader& config, Shape& shape) {
   turn_neighbours(shape);
 }
 
-// Weights of a token's experts are divided by their sum, which is never below moe_norm_min: a softmax's
+// A token's weights are divided by their sum, which never falls below moe_norm_min, because a softmax's
 // highest scores are far above it.
 void read_ernie4_5_moe(Reader& config, Shape& shape) {
   read_decoder(config, {.kv_heads = 4, .norm_eps = 1e-5, .rope_theta = 5e5, .tied = true}, shape);

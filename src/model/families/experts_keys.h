@@ -6,7 +6,7 @@
 
 namespace sluice::model {
 
-// Reads experts; num_experts or num_local_experts is their number, `hidden` the inner width of one.
+// Reads experts: their number num_experts or num_local_experts; `hidden` is the inner width of one expert.
 void read_experts(Reader& config, int64_t hidden, Shape& shape);
 // A family's key names for experts by DeepSeek-V3's rule, and its class's defaults for absent keys.
 struct ScoredKeys {
@@ -27,14 +27,14 @@ struct ScoredKeys {
 void read_scored_experts(Reader& config, const ScoredKeys& keys, Shape& shape);
 // Reads experts with a softmax router by DeepSeek-V2's rule, without groups.
 void read_softmax_experts(Reader& config, Shape& shape);
-// Reads from mlp_layer_types, where the file has it, which layers have experts.
+// Reads from mlp_layer_types, if the file has it, which layers have experts.
 void read_mlp_types(Reader& config, Shape& shape);
 // Reads an inner width of experts or MLPs.
 int64_t width(Reader& config, const char* key);
 
-// Sets in the shape's block types which layers have experts, by those of first_k_dense_replace (absent:
-// `dense`), moe_layer_freq, decoder_sparse_step and mlp_only_layers that the file has. InputError for
-// layers that the model does not have.
+// Sets in the shape's block types which layers have experts, from those keys that the file has:
+// first_k_dense_replace (absent: `dense`), moe_layer_freq, decoder_sparse_step and mlp_only_layers.
+// InputError for layers that the model does not have.
 void read_expert_layers(Reader& config, Shape& shape, int64_t dense = 0);
 
 }  // namespace sluice::model

@@ -36,7 +36,7 @@ constexpr Mamba2Keys kFalconMamba{"mamba_n_groups",
 
 double factor_of(Reader& config, const char* key) { return config.number_or(1.0, key, kShapeRanges.factor); }
 
-// A list of so many factors; all 1 where the file has none.
+// A list of so many factors; all 1 if the file has none.
 std::vector<double> factors_of(Reader& config, const char* key, size_t count) {
   std::vector<double> all(count, 1.0);
   const base::Json* const list = config.find(key);
@@ -51,7 +51,7 @@ std::vector<double> factors_of(Reader& config, const char* key, size_t count) {
   return all;
 }
 
-// A head's width follows from the width of all, whose absent key means twice the rows' width.
+// A head's width follows from the width of all heads; without that key all are twice as wide as the rows.
 void read_mamba_heads(Reader& config, Shape& shape) {
   read_mamba2(config, kFalconMamba, shape);
   Recurrent& own = shape.recurrent;
@@ -74,7 +74,7 @@ extern const Names kFalconNames{kFalconTensors};
 void read_falcon_h1(Reader& config, Shape& shape) {
   read_decoder(config, {.kv_heads = 8, .norm_eps = 1e-5}, shape);
   config.off("projectors_bias");
-  config.off("mamba_rms_norm");  // there would be one before gates
+  config.off("mamba_rms_norm");  // true would add a norm before gates
   config.pass({"mamba_norm_before_gate", "mamba_chunk_size", "mamba_use_mlp", "num_logits_to_keep"});
   read_mamba_heads(config, shape);
   shape.embedding_scale = factor_of(config, "embedding_multiplier");

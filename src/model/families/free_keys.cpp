@@ -1,4 +1,4 @@
-// Keys of config.json files that change nothing in the arithmetic of training.
+// Keys of config.json files that do not change the arithmetic of training.
 #include <algorithm>
 #include <string_view>
 

@@ -8,7 +8,7 @@
 namespace sluice::model {
 namespace {
 
-// Reads a cap: `absent` where the key is absent, 0 (no cap) where it is null.
+// Reads a cap: `absent` if the key is absent, 0 (no cap) if it is null.
 double cap(Reader& config, const char* key, double absent) {
   return config.number_or(config.says(key) ? 0.0 : absent, key, kShapeRanges.factor);
 }

@@ -24,7 +24,7 @@ int64_t head_width(Reader& config, const char* key, double absent, int64_t hidde
   return all / heads;
 }
 
-// hidden_size · hidden_ratio · 2/3, rounded up to a multiple of 256; 0 where the file has intermediate_size.
+// hidden_size · hidden_ratio · 2/3, rounded up to a multiple of 256; 0 if the file has intermediate_size.
 int64_t ffn_of(Reader& config, int64_t hidden) {
   const int64_t ratio = config.count_or(4, "hidden_ratio", {1, 1024});
   return config.find("intermediate_size") != nullptr ? 0 : (hidden * ratio * 2 / 3 + 255) / 256 * 256;

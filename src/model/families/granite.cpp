@@ -99,7 +99,7 @@ void read_granite_swa(Reader& config, Shape& shape) {
   read_sinks_and_windows(config, shape);
 }
 
-// The router's softmax is over the chosen scores alone.
+// The router's softmax is over the chosen scores only.
 void read_granite_moe(Reader& config, Shape& shape) {
   read_decoder(config, {}, shape);
   read_factors(config, shape);

@@ -16,7 +16,7 @@ constexpr TensorNames kMixtralTensors[] = {
     {roles::kExpertsDown, {"block_sparse_moe.experts.{}.w2.weight"}},
     {roles::kCorrection, {"block_sparse_moe.e_score_correction_bias"}}};
 
-// Keys of the code that MiniMax's files came with. Other values would be another model.
+// Keys of the code with which MiniMax's files came. Other values would make another model.
 void refuse_other_minimax(Reader& config) {
   config.only("scoring_func", "sigmoid");
   config.only("qk_norm_type", "per_layer");

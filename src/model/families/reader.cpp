@@ -10,10 +10,10 @@ using base::InputError;
 using base::Json;
 using base::text;
 
-// Null and false switch nothing on, whatever the key.
+// Null and false switch nothing on under any key.
 bool is_off(const Json& value) { return value.is_null() || value == Json(false); }
 
-// Zero and empty values switch nothing on either, under a key that is not known.
+// Zero and empty values switch nothing on either, under an unknown key.
 bool says_nothing(const Json& value) {
   const bool empty = (value.is_structured() && value.empty()) || value == Json("");
   return is_off(value) || empty || (value.is_number() && value == 0);

@@ -361,7 +361,7 @@ void name_tensors(const Shape& shape, Weight& weight) {
     if (names.stack == Stack::kOneRow) weight.form = FileForm::kDepthwise;
     if (names.stack == Stack::kNone || names.stack == Stack::kOneRow) continue;
     weight.stacked = shape.experts.count;
-    // A stack [experts, in, out] is transposed against the usual form.
+    // A stack [experts, in, out] is the transpose of the usual form.
     if (names.stack == Stack::kInOut && weight.columns > 1)
       weight.form = weight.form == FileForm::kTransposed ? FileForm::kAsStored : FileForm::kTransposed;
   }
