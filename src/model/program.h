@@ -114,12 +114,12 @@ Shape short_shape(const Shape& shape, int most_blocks = 2);
 // Why a TP degree cannot cut this shape ("tp 3 does not divide 4 heads: choose one of 1, 2, 4"), or "". TP
 // must divide heads, divide kv_heads or be a multiple of them, and be at most ffn_hidden and vocab.
 std::string tp_fault(const Shape& shape, int tp);
-// Why so many lanes cannot divide this shape's experts ("3 lanes do not divide 8 experts: choose one of 1, 2,
+// Why `lanes` lanes cannot divide this shape's experts ("3 lanes do not divide 8 experts: choose one of 1, 2,
 // 4 or 8"), or "".
 std::string experts_fault(const Shape& shape, int lanes);
-// Why a pipeline of so many stages cannot cut this shape ("9 stages but the model has
-// 8 layers: lower pp"), or "". A stage has at least one block; the ends are not
-// blocks.
+// Why a pipeline of `pp` stages cannot cut this shape ("9 stages but
+// the model has 8 layers: lower pp"), or "". A stage has at least one
+// block.
 std::string pp_fault(const Shape& shape, int pp);
 // The first of the three faults above, or "".
 std::string cut_fault(const Shape& shape, int tp, int pp, int expert_lanes);

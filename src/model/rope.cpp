@@ -18,8 +18,8 @@ std::vector<double> plain_frequencies(double theta, int64_t head_dim) {
   return frequencies;
 }
 
-// Llama 3.1: pairs that turn fewer than low_freq_factor times within the original context are slowed by
-// `factor`, those above high_freq_factor stay, and the share of the slowed one falls linearly between.
+// Llama 3.1: pairs with fewer than low_freq_factor rotations within the original context are slowed by
+// `factor`. Above high_freq_factor pairs are unchanged; between, the slowed frequency's share falls linearly.
 double llama3_frequency(const Rope& rope, double frequency) {
   const double turns =
       static_cast<double>(rope.original_max_position_embeddings) * frequency / (2 * std::numbers::pi);

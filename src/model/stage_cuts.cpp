@@ -33,8 +33,8 @@ int64_t StageCuts::reach(int64_t begin, int64_t most) const {
   return beyond - before_.begin() - 1;
 }
 
-// Whether the blocks from `begin` on fit into so many stages of at most `most` each. Greedy: each takes as
-// many as it can.
+// Whether the blocks from `begin` on fit into `stages` stages of at most `most` each. Greedy: each takes as
+// many blocks as it can.
 bool StageCuts::fits(int64_t begin, int stages, int64_t most) const {
   for (int left = stages - 1; left >= 0; --left) {
     const int64_t end = std::min(reach(begin, most), blocks() - left);

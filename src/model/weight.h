@@ -78,7 +78,7 @@ struct Weight {
   Place place = Place::kAll;  // rows of the result
   bool wide = false;          // the result is float or wider
   bool kept = true;           // the result itself stays for backward
-  int64_t experts = 0;        // each of so many experts has these groups; 0: no experts
+  int64_t experts = 0;        // number of experts, each with these groups; 0: none
   int64_t visits = 0;         // number of experts that a token visits
   FileForm form = FileForm::kAsStored;
   int64_t stacked = 0;  // files hold one tensor of so many experts (Parameter::stacked)

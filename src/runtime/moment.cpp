@@ -29,8 +29,8 @@ constexpr int kFloatMantissa = 23;
 // Exponents of groups that come back as NaN. So do groups above the largest exponent with a float inverse.
 constexpr uint32_t kNoNumbers = 255, kMostExponent = 253;
 
-// Codes of magnitudes below 1. From `least` on they are floats with so many bits of mantissa. Below it steps
-// are as wide as just above. The largest is a step below 1.
+// Codes of magnitudes below 1. From `least` on they are floats with kMantissa bits of mantissa. Below it
+// steps are as wide as just above. The largest is a step below 1.
 template <bool kSigned>
 struct Codes {
   static constexpr int kMantissa = 4;

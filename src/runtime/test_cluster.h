@@ -153,8 +153,8 @@ struct RunOptions {
   // Micro-batch i of several lanes exchanges as exchanges[i mod size] says, whichever whole sequences lie
   // beside its shared ones.
   std::vector<LaneExchange> exchanges = {{}};
-  // If lanes divide experts: each step places them at random, with so many expert slots more than even parts.
-  // -1: even parts.
+  // If lanes divide experts: each step places them at random, with `redundant_experts` more slots on each
+  // lane than even parts have. -1: even parts.
   int redundant_experts = -1;
   // Called by every rank's thread after each training step.
   std::function<void(Engine& engine, const graph::StepGraph& graph, const StepResult& result)> behind_step =

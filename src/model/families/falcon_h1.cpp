@@ -36,7 +36,7 @@ constexpr Mamba2Keys kFalconMamba{"mamba_n_groups",
 
 double factor_of(Reader& config, const char* key) { return config.number_or(1.0, key, kShapeRanges.factor); }
 
-// A list of so many factors; all 1 if the file has none.
+// A list of `count` factors; all 1 if the file has none.
 std::vector<double> factors_of(Reader& config, const char* key, size_t count) {
   std::vector<double> all(count, 1.0);
   const base::Json* const list = config.find(key);

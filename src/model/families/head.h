@@ -12,7 +12,7 @@ namespace sluice::model {
 // The key of class names by number in a config.json.
 inline constexpr const char* kClassNames = "id2label";
 
-// Whether transformers has a class for such an end of a family's models, and the class's name.
+// Whether transformers has a class for this end of a family's models, and the class's name.
 bool has_class(const Family& family, HeadKind kind);
 std::string class_of(const Family& family, HeadKind kind);
 
