@@ -1,6 +1,7 @@
-"""Pages of documentation read straight: sentences begin with their subject and are short, and the three pages that
-everybody reads first together take an hour."""
+"""Pages of documentation and comments in code read straight: sentences begin with their subject and are short, and the three
+pages that everybody reads first together take an hour."""
 
+import itertools
 import pathlib
 import re
 import sys
@@ -67,8 +68,11 @@ def limit(percent, total):
     return max(ALWAYS, total * percent // 100)
 
 
-def page_faults(path):
-    spoken = list(sentences(repository.read(path)))
+def comment_sentences(paths):
+    return [sentence for path in paths for comment in repository.comments_of(repository.read(path)) for sentence in sentences(comment)]
+
+
+def faults_of(path, spoken):
     kinds = (("begin with What, Of, Who, Those, Which, Where or That", late_subject, LATE_SUBJECTS_PERCENT),
              (f"have more than {LONG_WORDS} words", is_long, LONG_PERCENT))
     for what, is_fault, percent in kinds:
@@ -79,6 +83,15 @@ def page_faults(path):
                    f"{shown} ...")
 
 
+def code_files():
+    return repository.files(*(f"{top}/**/*.{suffix}" for top in ("src", "cli", "lab", "bench") for suffix in ("h", "cpp", "cu")))
+
+
+def folder_of(path):
+    """A module of src and lab, or a folder at the top."""
+    return path.parts[0] if path.parts[0] in ("cli", "bench") else "/".join(path.parts[:2])
+
+
 def words_of(page):
     """All that stands between white space and has a letter or a digit: tables' bars are no words."""
     return sum(any(map(str.isalnum, word)) for word in repository.read(page).split())
@@ -87,15 +100,17 @@ def words_of(page):
 def main():
     pages = repository.files("docs/*.md", "README.md", "CONTRIBUTING.md")
     pages = [page for page in pages if page.parent in (pathlib.PurePosixPath("docs"), pathlib.PurePosixPath("."))]
-    faults = [fault for page in pages for fault in page_faults(page)]
+    spoken = {page: list(sentences(repository.read(page))) for page in pages}
+    for folder, paths in itertools.groupby(sorted(code_files(), key=folder_of), folder_of):
+        spoken[f"comments in {folder}"] = comment_sentences(paths)
+    faults = [fault for each in spoken.items() for fault in faults_of(*each)]
     words = sum(words_of(f"docs/{name}.md") for name in READ_FIRST)
     if words > READ_FIRST_WORDS:
         faults.append(f"{', '.join(READ_FIRST)}: {words} words together; at most {READ_FIRST_WORDS}, an hour's reading")
     if "--list" in sys.argv:
-        for page in pages:
-            spoken = list(sentences(repository.read(page)))
-            print(f"{page}: {len(spoken)} sentences, {sum(map(late_subject, spoken))} late, {sum(map(is_long, spoken))} long")
-    repository.finish(len(pages), faults)
+        for each, own in spoken.items():
+            print(f"{each}: {len(own)} sentences, {sum(map(late_subject, own))} late, {sum(map(is_long, own))} long")
+    repository.finish(len(spoken), faults)
 
 
 if __name__ == "__main__":

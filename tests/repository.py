@@ -41,6 +41,22 @@ def code_only(source):
     return _NOT_CODE.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), source)
 
 
+def comments_of(source):
+    """Texts of the // comments of C++ code. Those on lines of their own make one text as long as they follow each other."""
+    texts, line_behind = [], None
+    for match in _NOT_CODE.finditer(source):
+        if not match.group().startswith("//"):
+            continue
+        line, text = line_of(source, match.start()), match.group().removeprefix("//")
+        own_line = not source[source.rfind("\n", 0, match.start()) + 1:match.start()].strip()
+        if own_line and line == line_behind:
+            texts[-1] += "\n" + text
+        else:
+            texts.append(text)
+        line_behind = line + 1 if own_line else None
+    return texts
+
+
 def line_of(text, offset):
     return text.count("\n", 0, offset) + 1
 

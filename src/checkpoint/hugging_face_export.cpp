@@ -260,7 +260,7 @@ namespace {
 constexpr const char* kModules = "modules.json";
 constexpr const char* kSentenceConfig = "config_sentence_transformers.json";
 
-// What makes a folder one of embeddings to sentence-transformers: a model with another head is read without.
+// The files that tell sentence-transformers of an embedding model; other models have none of them.
 std::set<std::string> sentence_files(const std::vector<Companion>& companions) {
   const auto modules = std::ranges::find(companions, kModules, &Companion::name);
   if (modules == companions.end()) return {};

@@ -138,12 +138,12 @@ class CostModel {
     // Traits of other systems that are compared with this one; calibration files do not hold them.
     BackwardCells backward_cells = BackwardCells::kSplit;
     FsdpTraits fsdp_traits;
-    ExchangeSet exchanges;       // that planners choose from
+    ExchangeSet exchanges;       // planners choose from these
     model::KindTimes cut_times;  // by which stages are cut (cost/cut_stages.h)
     std::optional<base::Interval> trunk = {};  // the operations that are computed (model::Program::trunk)
-    // Where lanes divide experts: seats of a lane beyond its even part of them (strategy/expert_placement.h);
-    // and by how many lanes these are, what the busiest one's experts take, in hundredths of the mean one's.
-    // Others take kExpertImbalancePercent.
+    // For lanes that divide experts: the expert slots of a lane beyond its even part of the experts
+    // (strategy/expert_placement.h); and, by the number of lanes, the load of the busiest lane in percent of
+    // the mean. A number that is not listed has kExpertImbalancePercent.
     int redundant_experts = 0;
     std::map<int, int> expert_imbalance_percent = {};
     // The backward pass runs the layers' forward pass again, with its exchange. The bytes above already say

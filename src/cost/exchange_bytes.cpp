@@ -44,8 +44,8 @@ ExchangeBytes exchange_bytes(const model::AttendingHeads& own, const CostModel& 
           .nested = std::max(returns, ring) * element_bytes};
 }
 
-// Elements a token. Of the widest that travels three sets are there, two at hand and one that leaves; what is
-// made of it is wide, leaves and comes; backwards the lane's own keys have wide gradients.
+// Elements of a token. The widest moving tensor is there three times: two sets at hand and one that leaves.
+// Results are wide, leave and come. In a backward the lane's own keys have wide gradients, too.
 ExchangeBytes moving_query_bytes(const model::AttendingHeads& own, int64_t element_bytes) {
   const int64_t statistic_bytes = std::max<int64_t>(4, element_bytes);
   const int64_t wide = statistic_bytes / element_bytes;

@@ -20,11 +20,11 @@ struct ExchangeBytes {
 // The block at `position`, in runs of so many lanes. REQUIRES: there are heads for it.
 ExchangeBytes exchange_bytes(const CostModel& cost, const strategy::Scheme& scheme, int64_t position,
                              int head_lanes);
-// The most of any block, number by number.
+// The maximum over all blocks, field by field.
 ExchangeBytes most_exchange_bytes(const CostModel& cost, const strategy::Scheme& scheme, int head_lanes);
-// And that of queries that travel, with what they need and make: at work alone.
+// The same of queries that move between lanes, with their inputs and results: working memory alone.
 ExchangeBytes most_moving_query_bytes(const CostModel& cost, const strategy::Scheme& scheme);
-// Of these, what stays of the blocks from forward to backward.
+// The part that stays from forward to backward, over all `blocks`.
 int64_t kept_exchange_bytes(const CostModel& cost, const strategy::Scheme& scheme, base::Interval blocks,
                             int head_lanes);
 

@@ -20,8 +20,8 @@ namespace {
 
 constexpr int64_t kMostTokens = (int64_t{1} << 31) - 1;
 
-// Where a micro-batch's rows have their ids, positions and sequences, and those with a loss their places,
-// their targets and what a loss is given of them.
+// Bytes of a micro-batch's indices: id, position and sequence of each row; and for each row with a loss its
+// place, its target and the numbers that the loss is given.
 int64_t index_bytes(const CostModel::Options& options, int tp, int64_t tokens, int64_t loss_tokens) {
   if (!counts_buffers(options) || options.memory.transient_bytes_per_token == 0) return 0;
   constexpr int64_t kIndices = 3, kIndexBytes = 8;
@@ -369,8 +369,8 @@ int64_t MemoryCost::head_working_bytes(int64_t tokens, int64_t loss_tokens) cons
   const int64_t of_chunk = std::max(
       chunk_rows * row_bytes,
       chunk_rows * divide_up(options().shape.vocab, scheme_.tp) * narrow_bytes + copied * wide_bytes);
-  // Of rows with a loss half of the bytes are whole at all times; the other half are a chunk's, and at the
-  // end whole, too, where a quarter is of all rows: the gradient of the head's input.
+  // Half of a loss row's bytes are held for all rows at all times, the other half for one chunk, and for all
+  // rows at the end. A quarter is held for rows without a loss, too: the gradient of the head's input.
   return std::max((tokens + 3 * rows) * rows_bytes / 4, (rows + chunk_rows) * rows_bytes / 2 + of_chunk);
 }
 

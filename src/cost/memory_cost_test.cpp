@@ -92,8 +92,8 @@ TEST(MemoryCost, WhatIsFrozenHasNeitherGradientNorMoments) {
             with_small_tensors(all_trained - (table.size() - trained) * (4 + 12)));
 }
 
-// Of a token: its id, its position and its sequence; of one with a loss its row, its place and its target,
-// too.
+// Each token has an id, a position and a sequence; each with a loss has a row, a place and a target
+// besides.
 constexpr int64_t kIndices = 3 * 8;
 
 TEST(MemoryCost, CreditCountsDeferredWeightGradientsAndTransients) {

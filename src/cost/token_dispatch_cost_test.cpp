@@ -147,7 +147,7 @@ TEST(TravelWorkingBytes, GrowWithTheWavesUnderWayAndNoFurther) {
   };
   const int64_t one = of_chunks(1), two = of_chunks(2), three = of_chunks(3);
   EXPECT_EQ(two - one, 2 * 2 * 4096 * (most + most / 2));  // the next one's rows and gradients, come and sent
-  EXPECT_EQ(three - two, 2 * 4096 * (most + most / 2));    // what the one before made, and what comes home
+  EXPECT_EQ(three - two, 2 * 4096 * (most + most / 2));    // results of the one before, made and coming home
   EXPECT_EQ(of_chunks(9), three);
 }
 

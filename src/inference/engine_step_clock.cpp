@@ -31,7 +31,7 @@ cost::DecodeWork of_lane(const model::Shape& shape, const strategy::Scheme& sche
   return pass;
 }
 
-// What lanes give each other where the layer at `position` attends in such a pass.
+// Time that lanes exchange rows for while the layer at `position` attends in such a pass.
 int64_t between_lanes_ns(const cost::CostModel& cost, const strategy::Scheme& scheme,
                          const cost::DecodeWork& pass, int level, int64_t position) {
   const model::Shape& shape = cost.options().shape;

@@ -23,9 +23,9 @@ namespace sluice::learn {
 
 struct RolloutTimes {
   int64_t pull_ns = 0;
-  int64_t generation_ns = 0;  // of the slowest rank
-  int64_t reward_ns = 0;      // likewise, that rewards took longer
-  int64_t tokens = 0;         // of all responses
+  int64_t generation_ns = 0;  // the slowest rank's
+  int64_t reward_ns = 0;      // the slowest rank's, by which rewards ended later than generation
+  int64_t tokens = 0;         // generated in all responses
   std::optional<report::ActRecord> learnt_rewards = std::nullopt;
   std::optional<int64_t> predicted_ns;  // for pulling and generating; none: not known
 };
@@ -58,7 +58,7 @@ class RolloutGenerator {
   const corpus::Tokenizer& tokenizer() const { return *tokenizer_; }
   // The text of `tokens` as it continues `before`, without end tokens.
   std::string text_of(std::span<const int32_t> tokens, std::span<const int32_t> before = {}) const;
-  const RolloutTimes& times() const { return times_; }  // of the last rollout
+  const RolloutTimes& times() const { return times_; }  // the last rollout's
   // How many tokens the responses of the last sampled rollout had, by question; by them the next one's
   // layout is chosen. A run that is resumed gives those from before.
   const std::vector<std::vector<int64_t>>& previous_response_lengths() const { return earlier_lengths_; }
@@ -69,7 +69,7 @@ class RolloutGenerator {
  private:
   // Called on a pipeline's first rank for each response that has ended; `prompt`: the prompt's index.
   using Ended = std::function<void(size_t prompt, int sample, const Response& response)>;
-  // Of its pipeline's share of the prompts; of others none, and on all but the pipeline's first rank none.
+  // The responses to the pipeline's share of the prompts, on its first rank; all other entries are empty.
   std::vector<std::vector<Response>> generate_own(std::span<const std::vector<int32_t>> prompts,
                                                   std::span<const uint64_t> numbers, int samples,
                                                   int64_t most_tokens, SamplingMode sampling_params,

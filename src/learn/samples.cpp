@@ -9,8 +9,8 @@
 namespace sluice::learn {
 namespace {
 
-constexpr int64_t kDocuments = 3;      // whose beginnings are prompts
-constexpr int64_t kPromptTokens = 16;  // of those
+constexpr int64_t kDocuments = 3;      // their beginnings are prompts
+constexpr int64_t kPromptTokens = 16;  // per prompt
 constexpr int64_t kSampleTokens = 64;
 
 // The first documents' beginnings.

@@ -65,7 +65,7 @@ class ComputeLayout {
   std::vector<std::vector<Holding>> holdings_;  // by rank
 };
 
-// Which buckets travel together. Round r carries of every stage of the deepest pipelines the blocks
+// The buckets that move together. Round r carries of every stage of the deepest pipelines the blocks
 // [⌊r·blocks/R⌋, ⌊(r+1)·blocks/R⌋) with R = max over all stages of ⌈blocks/(TP·share)⌉; the embedding joins
 // the first round and the head the last. Push uses the same rounds in reverse. A bucket travels once, whoever
 // needs it. The deepest pipelines' stages cut all others about evenly, so that in each round every rank gets

@@ -28,7 +28,7 @@ void add_lane_part(const strategy::LanePart& part, const strategy::Pipeline& pip
     int64_t begin = 0;
     for (const strategy::Piece& piece : part.pieces) {
       const Interval rows = base::intersect(own, {begin, begin + piece.tokens()});
-      const int64_t first_token = piece.begin - begin;  // of row 0
+      const int64_t first_token = piece.begin - begin;  // row 0's
       begin += piece.tokens();
       if (rows.empty()) continue;
       placement.runs.push_back({piece.sequence,

@@ -15,27 +15,27 @@
 
 namespace sluice::link {
 
-// Tokens of a sequence, which lie end to end among a rank's rows of one of its micro-batches.
+// Tokens of a sequence that lie end to end among the rows of a rank's micro-batch.
 struct RowRun {
   int32_t sequence = 0;  // in StepPlan::sequences
   base::Interval tokens;
   int rank = 0;
   int micro_batch = 0;  // counted among those of the rank's lane
-  int64_t row = 0;      // where the first token lies in the rank's shard of the micro-batch
+  int64_t row = 0;      // the first token's, in the rank's shard of the micro-batch
 };
 
-// Who has which rows at one end of an act.
+// The ranks that hold the rows at one end of an act.
 struct RowPlacement {
   int world_size = 0;
   std::vector<RowRun> runs;  // ascending by sequence and tokens; no two overlap
-  // By rank and micro-batch of its lane: the rows of its shard, with those that round a micro-batch up to a multiple
-  // of TP, which have no token.
+  // By rank and micro-batch of its lane: the number of rows in its shard. Rows that round a micro-batch up to a
+  // multiple of TP have no token.
   std::vector<std::vector<int64_t>> shard_rows;
 
   int64_t tokens() const;
 };
 
-// On the first stage of each pipeline, or on the last.
+// Rows lie on the first stage of each pipeline, or on the last.
 enum class RowEnd : uint8_t { kFirstStage, kLastStage };
 RowPlacement row_placement(const strategy::StepPlan& plan, int world_size, RowEnd end);
 

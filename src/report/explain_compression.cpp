@@ -15,7 +15,7 @@ using strategy::Codec;
 using strategy::PullCodec;
 using strategy::WireCodecs;
 
-constexpr double kWorthShowing = 1e-3;  // of a step
+constexpr double kWorthShowing = 1e-3;  // per step
 
 struct Setting {
   const char* text;

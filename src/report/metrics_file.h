@@ -19,11 +19,11 @@ struct EvaluationMetrics {
   std::string set;  // its name; empty: the only one
   double validation_loss = 0;
   int64_t targets = 0;
-  std::optional<double> reward;  // mean of the likeliest answers' to the set's prompts
-  // Of heads: how many are right, of classes also F1; the mean by which a better answer's reward is larger;
-  // how near texts have theirs (run/text_retrieval.h).
+  std::optional<double> reward;  // mean of greedy responses to the set's prompts
+  // Heads alone: the share of right classes or pairs, F1 of classes, the mean difference between the rewards
+  // of a pair's answers, and retrieval (run/text_retrieval.h).
   std::optional<double> accuracy, f1, margin, recall_at_1, recall_at_10, mrr_at_10, ndcg_at_10;
-  std::string fallback;  // of the first batch that had one
+  std::string fallback;  // the first batch's that had one
 };
 
 // The known figures of an evaluation, with their keys.

@@ -20,12 +20,12 @@ struct Evaluation {
   std::string set;  // its name; empty: the only one
   double validation_loss = 0;
   int64_t targets = 0;
-  std::optional<double> reward = {};  // of the likeliest answers, in runs that learn from what they say
-  // Of heads, as kHeadFigures names them.
+  std::optional<double> reward = {};  // mean of greedy responses, in reinforcement learning
+  // A head's figures, named as in kHeadFigures.
   std::vector<std::pair<std::string, double>> figures = {};
 };
 
-// What evaluations say of heads beside the loss: the keys of metrics.jsonl.
+// The keys in metrics.jsonl of a head's figures beside the loss.
 inline constexpr const char* kHeadFigures[] = {"accuracy",     "f1",        "margin",    "recall_at_1",
                                                "recall_at_10", "mrr_at_10", "ndcg_at_10"};
 

@@ -22,12 +22,12 @@ constexpr size_t kMostRanks = 64;  // down: the slowest ones
 constexpr double kDarkest = 1.5;   // for this slowdown and more
 
 struct Slowdowns {
-  std::vector<std::vector<double>> by_step;  // of the newest ranks that the run had
+  std::vector<std::vector<double>> by_step;  // for the run's newest membership
   std::vector<double> mean;                  // by rank, geometric; 0: not known
   std::vector<int64_t> slow_steps;           // by rank
 };
 
-// Of the steps since the number of ranks changed last.
+// Covers the steps since the number of ranks changed last.
 Slowdowns slowdowns_of(const SystemRun& run) {
   Slowdowns slowdowns;
   for (const StepRecord& step : run.steps) {

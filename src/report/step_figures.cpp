@@ -145,7 +145,7 @@ void draw_share_row(Markup& out, const std::string& title, int64_t part, int64_t
   out.leaf("small", shown_percent(share));
 }
 
-// What evaluations of a head say beside the loss, a line for each figure of each set.
+// Figures of a head's evaluations beside the loss, a line for each figure of each set.
 void draw_head_figures(Markup& out, const RunData& data) {
   std::map<std::string, Series> lines;
   for (const Evaluation& evaluation : data.evaluations) {

@@ -1,5 +1,5 @@
-// What a run does before its first step, told to who waits: reading, measuring, proposing and loading may
-// take minutes.
+// Log lines about the phases before a run's first step: reading, measuring, proposing and loading may take
+// minutes.
 #pragma once
 
 #include <condition_variable>
@@ -13,14 +13,14 @@
 
 namespace sluice::survive {
 
-// Which lines are due. Short phases have none.
+// Decides which lines are due. Short phases have none.
 class PhaseLines {
  public:
   static constexpr int64_t kShownAfterNs = 500'000'000;
   static constexpr int64_t kAgainAfterNs = 10'000'000'000;
 
-  // The line for a phase that is under way at that time: when it has lasted for a while, and then now and
-  // then.
+  // The line for the phase that runs at that time: first after kShownAfterNs, then every kAgainAfterNs;
+  // otherwise nothing.
   std::optional<std::string> due(const std::string& phase, int64_t now_ns);
 
  private:
