@@ -10,7 +10,7 @@
 namespace sluice::study {
 
 struct RunScenarioOptions {
-  int ranks = 0;  // 0: all devices of the configured cluster, or those of the strategies on "local"
+  int ranks = 0;            // 0: all devices of the configured cluster, or those of the strategies on "local"
   std::string calibration;  // a file, a shipped fit or "analytic"; empty: the configuration's
   int64_t steps = 20;
   int max_cp = 0;  // most lanes of a pipeline; 0: parallel.max_cp

@@ -24,7 +24,7 @@ struct Scenario {
   corpus::LengthDistribution lengths;                      // lengths of the corpus's sequences
   std::vector<std::pair<std::string, std::string>> facts;  // for people, as report::RunData has them
   base::Json made_from;                                    // arguments that reproduce the scenario
-  std::shared_ptr<OtherActs> others = nullptr;  // models beside the trained one; null: none
+  std::shared_ptr<OtherActs> others = nullptr;             // models beside the trained one; null: none
 };
 
 // Steps [0, steps) of the inputs' sampler; systems get a stratified sample of the same corpus. `max_cp`:

@@ -51,8 +51,8 @@ bool has_hugging_face_weights(const std::filesystem::path& folder);
 struct ExportOptions {
   TensorType type = TensorType::kFloat32;      // or kBFloat16 or kFloat16
   int64_t max_shard_bytes = int64_t{5} << 30;  // limit for a file's tensors; a larger tensor has its own
-  std::vector<Companion> companions;  // the model's companions; config.json is made from theirs
-  int64_t least_positions = 0;        // these two as in ExportedConfig
+  std::vector<Companion> companions;           // the model's companions; config.json is made from theirs
+  int64_t least_positions = 0;                 // these two as in ExportedConfig
   int64_t positions = 0;
   FolderRecord record;                       // describes the folder that the model was imported from
   const SafetensorsFile* carried = nullptr;  // tensors to add as they are

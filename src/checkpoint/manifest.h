@@ -29,8 +29,8 @@ class DamagedCheckpoint : public base::InputError {
 struct FileRecord {
   std::string name;  // "rank-0003.safetensors"; shared: "0123456789abcdef.safetensors"
   int64_t bytes = 0;
-  uint64_t checksum = 0;           // base::hash_bytes of the whole file
-  std::optional<uint64_t> header;  // the header's hash, if the header has block checksums (blocks.h)
+  uint64_t checksum = 0;                  // base::hash_bytes of the whole file
+  std::optional<uint64_t> header;         // the header's hash, if the header has block checksums (blocks.h)
   std::vector<base::Interval> intervals;  // by bucket: elements in the file
 };
 

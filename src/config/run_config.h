@@ -130,10 +130,9 @@ struct RlConfig {
   // Whether steps compute a prompt once for its responses (session/prompt_responses.h); none: if the model
   // allows it.
   std::optional<bool> share_prompts;
-  std::vector<std::string>
-      rejected;       // DPO, KTO: corpora of worse answers; for DPO parallel to data.train
-  double beta = 0.1;  // DPO, KTO
-  double desirable_weight = 1;  // KTO: weight of losses of data.train's answers
+  std::vector<std::string> rejected;  // DPO, KTO: corpora of worse answers; for DPO parallel to data.train
+  double beta = 0.1;                  // DPO, KTO
+  double desirable_weight = 1;        // KTO: weight of losses of data.train's answers
   double undesirable_weight = 1;
 
   // Whether steps train on text that the policy generates.
@@ -154,11 +153,10 @@ struct HeadConfig {
   HeadUse kind = HeadUse::kNone;
   std::vector<std::string> labels;  // class names by number; empty: the model folder's
   Problem problem = Problem::kAuto;
-  int64_t pairs_per_step = 32;        // reward, embed
-  std::vector<std::string> rejected;  // reward: corpora of answers worse than data.train's
-  double center_rewards = 0;          // reward: factor of (r₁ + r₂)², which keeps their mean near 0
-  std::vector<std::string>
-      positives;  // embed: corpora of texts close to data.train's, document by document
+  int64_t pairs_per_step = 32;         // reward, embed
+  std::vector<std::string> rejected;   // reward: corpora of answers worse than data.train's
+  double center_rewards = 0;           // reward: factor of (r₁ + r₂)², which keeps their mean near 0
+  std::vector<std::string> positives;  // embed: corpora of texts close to data.train's, document by document
   std::vector<std::string> negatives;  // embed: corpora of texts that are not
   double temperature = 0.05;           // embed: cosines are divided by it
   Pooling pooling = Pooling::kAuto;    // classify, reward, embed
@@ -257,8 +255,7 @@ struct ParallelConfig {
   std::string rollout_strategy;       // strategy for generation; empty: as few ranks per model as hold it
   ExpertPlacementPolicy expert_placement = ExpertPlacementPolicy::kLinear;
   int64_t expert_placement_every = 10;  // steps
-  int redundant_experts =
-      0;  // expert slots of a lane beyond an even part, for copies of the busiest experts
+  int redundant_experts = 0;  // expert slots of a lane beyond an even part, for copies of the busiest experts
   int gpus_per_node = 8;
   Devices devices = Devices::kUniform;
   base::GemmFormat low_precision_gemms = base::GemmFormat::kAsComputed;

@@ -37,11 +37,11 @@ struct ChatCounts {
   int64_t turns = 0;                // the assistant's turns that should have a loss
   int64_t unlearnt_turns = 0;       // part of `turns`: not learnt, because the template rewrites them
   int64_t rewritten_documents = 0;  // documents with such turns
-  int64_t displaced_turns = 0;  // learnt behind other text than precedes an answer in generation
-  int64_t endless_turns = 0;    // turns without an end token
-  int64_t control_tokens = 0;   // written by users or others, and read as plain text
-  int64_t dated_documents = 0;  // documents whose template asked for the date
-  Findings lost;                // documents that would lose some content: which content, with its place
+  int64_t displaced_turns = 0;      // learnt behind other text than precedes an answer in generation
+  int64_t endless_turns = 0;        // turns without an end token
+  int64_t control_tokens = 0;       // written by users or others, and read as plain text
+  int64_t dated_documents = 0;      // documents whose template asked for the date
+  Findings lost;                    // documents that would lose some content: which content, with its place
   std::map<std::string, int64_t> unread_keys;  // keys that are ignored, each with its number of documents
 
   ChatCounts& operator+=(const ChatCounts& other);

@@ -30,8 +30,7 @@ struct DocumentOptions {
   std::string text_key = "text";      // key of a JSON object, or column of a table, with the document
   std::string label_key;              // key of a JSON object with its label; empty: documents have none
   LabelledPieces label_pieces = LabelledPieces::kFirst;
-  std::vector<std::string>
-      columns;            // keys of a JSON object; if one has no text, the object is left out
+  std::vector<std::string> columns;  // keys of a JSON object; if one has no text, the object is left out
   std::string delimiter;  // cuts documents into parts, each of which keeps it at its end; empty: none
   bool strict = false;    // reading ends with an error at the first document that would be left out
   PythonTools tools;      // for tables

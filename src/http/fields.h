@@ -33,8 +33,7 @@ struct FieldRule {
   std::string_view name;
   unsigned kinds = 0;
   Use use = Use::kFollowed;
-  std::string_view neutral =
-      "";  // JSON of a value without effect, besides null, false, 0 and empty values
+  std::string_view neutral = "";  // JSON of a value without effect, besides null, false, 0 and empty values
 };
 
 // FieldError naming the first field of `body` that no rule permits.

@@ -57,8 +57,8 @@ struct Attention {
   QkNorm head_norm = QkNorm::kNone;
   QkNormStyle head_norm_style;
   double norm_eps = 1e-5, norm_offset = 0;  // for head_norm
-  bool normed_values = false;    // value heads are normed without weights; the eps is norm_eps
-  bool keys_are_values = false;  // one product gives keys and values, before norms and rotation
+  bool normed_values = false;               // value heads are normed without weights; the eps is norm_eps
+  bool keys_are_values = false;             // one product gives keys and values, before norms and rotation
   Turning turning = Turning::kHalves;
   QueryGrowth growth;
   bool gated = false;           // each head's output is multiplied by the sigmoid of its gate

@@ -72,8 +72,7 @@ MixerFigures recurrent_figures(const StateHeads& own, const Chunks& chunks, cons
   f.elements = (2 + own.convolution) * own.mixed() + 6 * own.values();
   f.saved.own = f.border.own = own.value_heads / at.tp * own.value_width * at.element;
   add_passes(own, chunks, at, f);
-  if (is_parted(
-          part)) {  // MID the product beside its parts, and gradients beside the joined one
+  if (is_parted(part)) {  // MID the product beside its parts, and gradients beside the joined one
     f.forward += at.results * at.element;
     f.backward += at.results * at.element;
   }

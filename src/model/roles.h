@@ -54,9 +54,8 @@ inline constexpr std::string_view kRecurrentQkv = "recurrent_qkv";
 inline constexpr std::string_view kRecurrentQkvBias = "recurrent_qkv_bias";  // short convolutions'
 // Rows: rates, decays, one for each value head, or both by key head. GLA: decays of key channels.
 inline constexpr std::string_view kRates = "recurrent_rates";
-inline constexpr std::string_view kDecayNarrow =
-    "recurrent_decay_narrow";                                // KDA: rows for decays, for gates
-inline constexpr std::string_view kRate = "recurrent_rate";  // KDA's; its kRates are decays
+inline constexpr std::string_view kDecayNarrow = "recurrent_decay_narrow";  // KDA: rows for decays, for gates
+inline constexpr std::string_view kRate = "recurrent_rate";                 // KDA's; its kRates are decays
 inline constexpr std::string_view kRecurrentGate = "recurrent_gate";
 inline constexpr std::string_view kConvolution = "recurrent_convolution";  // a row for each row of q, k, v
 inline constexpr std::string_view kConvolutionBias = "recurrent_convolution_bias";

@@ -17,12 +17,12 @@ inline constexpr int64_t kUsualChunk = 64;
 // The division of adjacent pieces into chunks. Chunks are ordered by their place within their pieces, so that
 // chunks whose states are computed together are adjacent.
 struct RecurrenceChunks {
-  int64_t chunk = 0;                   // C
-  int64_t rows = 0;                    // T, with the rows behind the last piece
-  at::Tensor row_M;                    // int64 [N·C]: the row at each place; T: none
-  at::Tensor place_T;                  // int64 [T]: the place of each row; N·C: none
-  std::vector<base::Interval> levels;  // ranges of N: the first chunks of pieces, the second, …
-  at::Tensor level_begins_L1;          // int64 [levels + 1]: the same
+  int64_t chunk = 0;                              // C
+  int64_t rows = 0;                               // T, with the rows behind the last piece
+  at::Tensor row_M;                               // int64 [N·C]: the row at each place; T: none
+  at::Tensor place_T;                             // int64 [T]: the place of each row; N·C: none
+  std::vector<base::Interval> levels;             // ranges of N: the first chunks of pieces, the second, …
+  at::Tensor level_begins_L1;                     // int64 [levels + 1]: the same
   at::Tensor piece_of_state_P, state_of_piece_P;  // int64: pieces with most chunks come first
 
   int64_t pieces() const { return state_of_piece_P.size(0); }

@@ -17,9 +17,9 @@ using cost::CellKind;
 using cost::CostModel;
 using strategy::PipelinePlan;
 
-// A micro-batch's work on its lanes, and the part that its fullest lane shares with the others. Causal cutting
-// gives every lane the same share of a sequence's attention, so that only whole sequences, which are their
-// lane's alone, make lanes differ by more than tokens.
+// A micro-batch's work on its lanes, and the part that its fullest lane shares with the others. Causal
+// cutting gives every lane the same share of a sequence's attention, so that only whole sequences, which are
+// their lane's alone, make lanes differ by more than tokens.
 struct MicroBatchWork {
   MicroBatchWork(const strategy::PipelineMicroBatch& micro_batch, int64_t window) {
     for (const strategy::MicroBatchSequence& sequence : micro_batch.sequences)

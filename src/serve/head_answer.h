@@ -18,9 +18,8 @@ struct HeadAnswerContext {
   HeadEngine& engine;
   FairPool& pool;
   HeadRequestReader reader;
-  std::function<std::string()> fingerprint;  // the current parameters'
-  std::function<void(const std::string& fault)>
-      failed;  // called if a request fails by the server's fault
+  std::function<std::string()> fingerprint;              // the current parameters'
+  std::function<void(const std::string& fault)> failed;  // called if a request fails by the server's fault
 };
 
 class HeadAnswer : public std::enable_shared_from_this<HeadAnswer> {

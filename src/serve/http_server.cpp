@@ -25,10 +25,10 @@ using boost::system::error_code;
 
 constexpr size_t kReadBytes = 16384;  // per read, and limit of what waits behind a request in progress
 constexpr double kLeavingS = 0.5;     // from the end of a client's data until it counts as gone
-constexpr double kFarewellS = 2;  // for reading the answer to a request that was not read to its end
-constexpr double kPauseS = 0.1;   // after a failed accept, for example for lack of descriptors
-constexpr int kAcceptedAtOnce = 64;  // then other work gets its turn
-constexpr int kSpareFiles = 128;     // descriptors for all but connections
+constexpr double kFarewellS = 2;      // for reading the answer to a request that was not read to its end
+constexpr double kPauseS = 0.1;       // after a failed accept, for example for lack of descriptors
+constexpr int kAcceptedAtOnce = 64;   // then other work gets its turn
+constexpr int kSpareFiles = 128;      // descriptors for all but connections
 
 std::chrono::steady_clock::duration seconds(double s) {
   return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(s));

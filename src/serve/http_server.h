@@ -18,8 +18,7 @@ namespace sluice::serve {
 inline constexpr const char* kMetricsType = "text/plain; version=0.0.4";
 
 struct HttpLimits {
-  int64_t connections =
-      8192;  // in all; beyond them the one without a request for the longest time is closed
+  int64_t connections = 8192;  // in all; beyond them the one without a request for the longest time is closed
   int64_t connections_per_client = 4096;      // beyond them: 503
   int64_t header_bytes = 32768;               // beyond them: 431
   int64_t body_bytes = int64_t{16} << 20;     // beyond them: 413

@@ -21,9 +21,8 @@ struct ServiceContext {
   FairPool& pool;
   const corpus::Tokenizer& tokenizer;
   const ServerOptions& options;
-  std::function<std::string()> fingerprint;  // the current parameters'
-  std::function<void(const std::string& fault)>
-      failed;  // called if a request fails by the server's fault
+  std::function<std::string()> fingerprint;              // the current parameters'
+  std::function<void(const std::string& fault)> failed;  // called if a request fails by the server's fault
 };
 
 class Service {

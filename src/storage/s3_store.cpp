@@ -119,8 +119,7 @@ class S3Sink : public Sink {
     if (upload_.empty() || finished_) return;
     try {
       client_->perform({.method = "DELETE", .key = key_, .query = {{"uploadId", upload_}}});
-    } catch (
-        const std::exception&) {  // the first error was reported; the bucket's rules remove the rest
+    } catch (const std::exception&) {  // the first error was reported; the bucket's rules remove the rest
     }
   }
 

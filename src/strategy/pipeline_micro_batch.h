@@ -77,7 +77,7 @@ struct PipelineMicroBatch {
   Exchange exchange = Exchange::kRing;  // between its lanes, if several
   int nested_lanes = 0;                 // kNested: lanes of a head group; else 0
   MemoryPolicy memory = {};             // the activations' policy
-  int number = 0;  // several lanes: its number in plan.json; no two have the same
+  int number = 0;                       // several lanes: its number in plan.json; no two have the same
   // Micro-batches of the same pass run as one event because their lanes share parameters (strategy/pass.h).
   // None: the micro-batch runs alone, as all do with an FSDP degree of 1.
   std::optional<int> pass = std::nullopt;

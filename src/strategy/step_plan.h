@@ -40,7 +40,7 @@ struct PipelinePlan {
   Pipeline pipeline;
   int64_t max_len_tokens = 0;  // the most that one lane's micro-batch may hold
   std::vector<PipelineMicroBatch>
-      micro_batches;  // in the order of injection; each lane runs its own in this order
+      micro_batches;                       // in the order of injection; each lane runs its own in this order
   std::vector<int64_t> stage_layers = {};  // by stage, of several stages; empty: not given
   bool operator==(const PipelinePlan&) const = default;
 };

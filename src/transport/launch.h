@@ -33,10 +33,9 @@ struct Launch {
   std::string secret;       // SLUICE_SECRET, unknown to strangers; "" if none was given
   int listening_fd = -1;    // rank 0 under our local launcher: already listens at master_port
   bool has_parent = false;  // the parent process belongs to the launcher and outlives its ranks
-  std::vector<int>
-      supervisor_ports;    // by rank, at master_address: our local launcher in elastic runs
-  int supervisor_fd = -1;  // this rank's supervisor already listens there
-  bool joins = false;      // started in place of a lost rank
+  std::vector<int> supervisor_ports;  // by rank, at master_address: our local launcher in elastic runs
+  int supervisor_fd = -1;             // this rank's supervisor already listens there
+  bool joins = false;                 // started in place of a lost rank
 
   bool single_host() const { return local_size == world_size; }
   RunKey key() const { return {secret, run, world_size}; }

@@ -7,9 +7,8 @@
 namespace sluice::transport {
 
 struct RunKey {
-  std::string
-      secret;       // known to the ranks only; "" if none was given: strangers can then pass for ranks
-  std::string run;  // the launcher's name for the run: separates runs with the same secret or none
+  std::string secret;  // known to the ranks only; "" if none was given: strangers can then pass for ranks
+  std::string run;     // the launcher's name for the run: separates runs with the same secret or none
   int world_size = 1;
 };
 
