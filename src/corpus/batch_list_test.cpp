@@ -47,7 +47,7 @@ TEST_F(Lists, NumbersAreDocumentsAndTriplesPartsOfThem) {
     batches.next();
     FAIL();
   } catch (const base::InputError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("lists 2 steps from step 5 on, but step 7 is asked for"));
+    EXPECT_THAT(error.what(), HasSubstr("lists 2 steps from step 5 on, but step 7 is needed"));
   }
 }
 

@@ -27,10 +27,9 @@ void to_log_softmax(const TensorParallel& parallel, const at::Tensor& logits_CV)
 // Sums over the whole vocabulary, in double; shards are added in order. A sum in double copies its operand,
 // so few rows are added at a time.
 at::Tensor row_sum(const TensorParallel& parallel, const at::Tensor& term_CV) {
-  constexpr int64_t kRowsAtOnce = 8;
   std::vector<at::Tensor> sums;
-  for (int64_t row = 0; row < term_CV.size(0); row += kRowsAtOnce) {
-    const int64_t rows = std::min(kRowsAtOnce, term_CV.size(0) - row);
+  for (int64_t row = 0; row < term_CV.size(0); row += model::kDivergenceSumRows) {
+    const int64_t rows = std::min(model::kDivergenceSumRows, term_CV.size(0) - row);
     sums.push_back(term_CV.narrow(0, row, rows).sum({1}, /*keepdim=*/true, at::kDouble));
   }
   const at::Tensor own_C1 =

@@ -24,4 +24,7 @@ constexpr int64_t distilled_logit_copies(Divergence divergence) {
   return 6;
 }
 
+// Rows whose terms a divergence adds up at one time: the sum in double makes a copy of them.
+inline constexpr int64_t kDivergenceSumRows = 8;
+
 }  // namespace sluice::model

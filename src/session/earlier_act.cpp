@@ -60,7 +60,8 @@ int64_t divergence_bytes(int64_t rows, int64_t entries, const cost::MemoryModel&
   const auto rows_at_once = [&](int64_t row_bytes) {
     return std::min(rows, std::max(model::kLeastHeadChunkRows, memory.logits_chunk_bytes / row_bytes));
   };
-  return std::max<int64_t>(0, rows_at_once(entries * wide * copies) * entries * wide * copies -
+  const int64_t summed = std::min(rows, model::kDivergenceSumRows) * entries * int64_t{sizeof(double)};
+  return std::max<int64_t>(0, rows_at_once(entries * wide * copies) * entries * wide * copies + summed -
                                   rows_at_once(entries * counted) * entries * counted);
 }
 

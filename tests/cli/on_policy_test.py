@@ -162,7 +162,7 @@ class OnPolicy(CommandTest):
                 ({"teacher__beta": 0.5, "teacher__divergence": '"jsd"', "teacher__lmbda": 1.5}, "teacher.lmbda"),
                 ({"rl__critic_lr": 0.1}, "rl.critic_lr is 0.1, which has an effect only with rl.algorithm"),
                 ({"rl__kv_cache_gib": 0.000001}, "rl.kv_cache_gib"),
-                ({"rl__algorithm": '"grpo"'}, "teacher.hf and rl.algorithm both say")):
+                ({"rl__algorithm": '"grpo"'}, "teacher.hf and rl.algorithm are both objectives")):
             with self.subTest(told):
                 self.assertIn(told, self.refused(**settings))
 

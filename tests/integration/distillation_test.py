@@ -134,8 +134,8 @@ class Distillation(TestCase):
         self.sluice("export", "classes", "--out", "classifier", "--dtype", "float32")
         self.assertIn("ends in no vocabulary", refused(teacher__hf="classifier"))
         self.teach()
-        self.assertIn("train.z_loss both say", refused(train__z_loss=1e-4))
-        self.assertIn("head.kind both say", refused(head__kind="classify", head__labels=["a", "b", "c"],
+        self.assertIn("teacher.hf and train.z_loss are both objectives", refused(train__z_loss=1e-4))
+        self.assertIn("teacher.hf and head.kind are both objectives", refused(head__kind="classify", head__labels=["a", "b", "c"],
                                                     data__train=[["labelled", 1.0]]))
         self.assertIn("teacher.hf names teacher", refused(expect=3, memory__device_gib=0.012, memory__margin_gib=0.0))
         self.teach("shallow", model__layers=2)
