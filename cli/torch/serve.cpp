@@ -34,6 +34,9 @@ using base::text;
 namespace {
 
 constexpr int64_t kUsualContext = 4096;
+// Tokens of an engine step. CPUs compute few rows as fast as many, and a newcomer waits for a layer of the
+// step.
+constexpr int64_t kBatchedTokens = 2048, kBatchedTokensOnCpus = 192;
 constexpr int64_t kNewcomerSlots = 1;  // beside --max-num-seqs, for clients without running sequences
 
 struct ServeArguments : ModelOptions {
@@ -45,7 +48,7 @@ struct ServeArguments : ModelOptions {
   std::optional<int64_t> context_length;
   double cache_gib = 4;
   int64_t max_num_seqs = 64;
-  int64_t tokens_per_batch = serve::HeadEngineOptions().max_num_batched_tokens;
+  std::optional<int64_t> max_num_batched_tokens;
   int64_t max_queued = 4096;  // sequences, or texts of a head
   std::optional<int64_t> max_queued_of_client;
   double grace_s = 20;
@@ -182,7 +185,7 @@ void serve_head(ServeArguments& options, const run::ModelSource& model, const co
   serve::require_pair_template(options.server.pair_template);
   if (options.launch.rank > 0) return follow_first(evaluator);
   serve::HeadEngine engine(head_numbers_of(evaluator),
-                           {.max_num_batched_tokens = options.tokens_per_batch,
+                           {.max_num_batched_tokens = options.max_num_batched_tokens.value_or(kBatchedTokens),
                             .max_queued_texts = options.max_queued,
                             .max_queued_texts_of_client = options.max_queued_per_client(),
                             .followers = options.launch.world_size > 1 ? &evaluator.ranks() : nullptr});
@@ -201,7 +204,11 @@ void serve_text(ServeArguments& options, const run::ModelSource& model, const co
       std::min(wanted, generate::Decoder::kv_blocks_in(shard, options.cache_gib * 0x1p30, slots));
   const generate::Decoder decoder(shard, kv_blocks, slots);
   const inference::SchedulerOptions scheduler{
-      .kv_blocks = kv_blocks, .max_num_seqs = slots, .newcomer_slots = kNewcomerSlots};
+      .kv_blocks = kv_blocks,
+      .max_num_seqs = slots,
+      .newcomer_slots = kNewcomerSlots,
+      .max_num_batched_tokens = options.max_num_batched_tokens.value_or(
+          shard.like.device().is_cpu() ? kBatchedTokensOnCpus : kBatchedTokens)};
   options.server.end_tokens = end_tokens_of(model, &tokenizer);
   const std::vector<base::Interval> never =
       corpus::rows_without_token(tokenizer, model.shape().vocab, options.server.end_tokens);
@@ -257,10 +264,11 @@ void run(ServeArguments options) {
 
 void add_head_options(CLI::App& command, ServeArguments& options) {
   command
-      .add_option("--max-num-batched-tokens", options.tokens_per_batch,
-                  "Models with a head: tokens that go through the model at once; memory grows with it")
-      ->check(within(int64_t{1}, int64_t{1} << 40))
-      ->capture_default_str();
+      .add_option("--max-num-batched-tokens", options.max_num_batched_tokens,
+                  text("Most tokens of an engine step: fewer let new clients in sooner, more compute long "
+                       "prompts faster (default: ",
+                       kBatchedTokens, "; ", kBatchedTokensOnCpus, " where a CPU generates text)"))
+      ->check(within(int64_t{1}, int64_t{1} << 40));
   command.add_option("--pair-template", options.server.pair_template,
                      "Models with a score: a query and a document as one text (default: {query}, "
                      "a line end, {document})");
