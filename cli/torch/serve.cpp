@@ -36,7 +36,8 @@ namespace {
 constexpr int64_t kUsualContext = 4096;
 // Tokens of an engine step. CPUs compute few rows as fast as many, and a newcomer waits for a layer of the
 // step.
-constexpr int64_t kBatchedTokens = 2048, kBatchedTokensOnCpus = 192;
+constexpr int64_t kBatchedTokensOnCpus = 192;
+constexpr int64_t kBatchedTokens = inference::SchedulerOptions().max_num_batched_tokens;
 constexpr int64_t kNewcomerSlots = 1;  // beside --max-num-seqs, for clients without running sequences
 
 struct ServeArguments : ModelOptions {
