@@ -30,16 +30,17 @@
 #include "layers/head.h"
 #include "layers/make_operation.h"
 #include "layers/operation.h"
+#include "model/outline.h"
 #include "model/parameters.h"
 #include "model/roles.h"
 #include "ops/attention.h"
 #include "ops/cross_entropy.h"
 #include "ops/device.h"
 #include "ops/embedding.h"
+#include "ops/gated_activation.h"
 #include "ops/linear.h"
 #include "ops/norm.h"
 #include "ops/rotary.h"
-#include "ops/swiglu.h"
 #include "ops/tensor_memory.h"
 #include "runtime/link_kernels.h"
 #include "runtime/optimizer_kernels.h"
@@ -141,12 +142,12 @@ Times time(const std::function<void()>& work) {
 // A model's layers on one load, and the timing of their parts.
 class LayerBench {
  public:
-  LayerBench(std::string model, const model::Shape& shape, const Load& load)
+  LayerBench(std::string model, const model::Outline& outline, const Load& load)
       : model_(std::move(model)),
-        shape_(shape),
+        outline_(outline),
         load_(load),
-        table_(model::parameter_table(shape)),
-        context_(layers::layer_context(shape, {}, *std::ranges::max_element(load.lengths), kNarrow)),
+        table_(model::parameter_table(outline)),
+        context_(layers::layer_context(outline, {}, *std::ranges::max_element(load.lengths), kNarrow)),
         layout_(layers::row_layout(pieces(), 1, kGpu)) {
     for (const model::Bucket& bucket : table_.buckets) {
       flats_.push_back(at::randn({bucket.size}, kNarrow) * 0.02);
@@ -166,7 +167,7 @@ class LayerBench {
     ops::reset_peak_tensor_bytes(kGpu);
     const base::Interval blocks = table_.program.blocks();
     std::vector<layers::StatePtr> saved(static_cast<size_t>(blocks.end));
-    const at::Tensor x = random(shape_.hidden), dy = random(shape_.hidden) * 1e-3;
+    const at::Tensor x = random(outline_.hidden), dy = random(outline_.hidden) * 1e-3;
     const double forward = layers() * forward_flops();
     layers::Flow flow;
     flow.layout = layout_;
@@ -190,7 +191,7 @@ class LayerBench {
           ops::peak_tensor_bytes(kGpu));
     saved.clear();
     run_parts();
-    const double head = 2.0 * tokens() * hidden() * static_cast<double>(shape_.vocab);
+    const double head = 2.0 * tokens() * hidden() * static_cast<double>(outline_.vocab);
     const auto head_weights = layers::head_parameters(weights_of(table_.program.head()));
     const auto head_sums = layers::head_parameters(gradients_of(table_.program.head()));
     print("head step", 3 * head, 0,
@@ -209,11 +210,11 @@ class LayerBench {
   }
 
   double tokens() const { return static_cast<double>(load_.tokens()); }
-  double layers() const { return static_cast<double>(shape_.layers); }
-  double hidden() const { return static_cast<double>(shape_.hidden); }
-  double queries() const { return static_cast<double>(shape_.q_width()); }
-  double keys() const { return static_cast<double>(shape_.kv_width()); }
-  double ffn() const { return static_cast<double>(shape_.ffn_hidden); }
+  double layers() const { return static_cast<double>(outline_.layers); }
+  double hidden() const { return static_cast<double>(outline_.hidden); }
+  double queries() const { return static_cast<double>(outline_.q_width()); }
+  double keys() const { return static_cast<double>(outline_.kv_width()); }
+  double ffn() const { return static_cast<double>(outline_.ffn_hidden); }
   double attention_flops() const { return 4 * queries() * load_.causal_pairs(); }
   double product_flops() const {
     return 2 * tokens() * (hidden() * (queries() + 2 * keys()) + queries() * hidden() + 3 * hidden() * ffn());
@@ -224,7 +225,7 @@ class LayerBench {
   void print(const std::string& part, double flops, double bytes, Times times, int64_t peak_bytes = 0) const {
     base::Json line{{"system", "sluice"},
                     {"model", model_},
-                    {"layers", shape_.layers},
+                    {"layers", outline_.layers},
                     {"load", load_.name},
                     {"sequences", load_.lengths.size()},
                     {"tokens", load_.tokens()},
@@ -251,9 +252,9 @@ class LayerBench {
   }
 
   void run_norms() {
-    const at::Tensor x = random(shape_.hidden), dy = random(shape_.hidden),
-                     weight = at::randn({shape_.hidden}, kNarrow);
-    const at::Tensor sum = at::zeros({shape_.hidden}, kNarrow.dtype(at::kFloat));
+    const at::Tensor x = random(outline_.hidden), dy = random(outline_.hidden),
+                     weight = at::randn({outline_.hidden}, kNarrow);
+    const at::Tensor sum = at::zeros({outline_.hidden}, kNarrow.dtype(at::kFloat));
     const double matrix = 2 * tokens() * hidden();
     const ops::RmsNorm norm = ops::rms_norm(x, weight, 1e-5);
     print("norm forward", 0, 2 * matrix, time([&] { ops::rms_norm(x, weight, 1e-5); }));
@@ -271,14 +272,14 @@ class LayerBench {
   }
 
   void run_mlp() {
-    const at::Tensor x = random(shape_.hidden), gate_up = random(2 * shape_.ffn_hidden);
-    const at::Tensor a = random(shape_.ffn_hidden);
+    const at::Tensor x = random(outline_.hidden), gate_up = random(2 * outline_.ffn_hidden);
+    const at::Tensor a = random(outline_.ffn_hidden);
     const int64_t first = table_.program.blocks().begin;
     const at::Tensor w = weights_of(first).tensor(model::roles::kGateUp);
     const at::Tensor g = gradients_of(first).tensor(model::roles::kGateUp);
     const double matrix = 2 * tokens() * ffn(), product = 2 * tokens() * hidden() * 2 * ffn();
-    print("swiglu forward", 0, 3 * matrix, time([&] { ops::swiglu(gate_up); }));
-    print("swiglu backward", 0, 6 * matrix, time([&] { ops::swiglu_backward(a, gate_up); }));
+    print("swiglu forward", 0, 3 * matrix, time([&] { ops::gated_activation({}, gate_up); }));
+    print("swiglu backward", 0, 6 * matrix, time([&] { ops::gated_activation_backward({}, a, gate_up); }));
     print("product forward", product, 0, time([&] { ops::times_transposed(x, w); }));
     print("product input gradient", product, 0, time([&] { ops::times(gate_up, w); }));
     print("product weight gradient", product, 0,
@@ -286,7 +287,7 @@ class LayerBench {
   }
 
   void run_attention() {
-    const int64_t heads = shape_.heads, kv_heads = shape_.kv_heads, d = shape_.head_dim;
+    const int64_t heads = outline_.heads, kv_heads = outline_.kv_heads, d = outline_.head_dim;
     const at::Tensor qkv = random((heads + 2 * kv_heads) * d).view({load_.tokens(), heads + 2 * kv_heads, d});
     const at::Tensor dqkv = at::empty(qkv.sizes(), kNarrow);
     const auto split = [&](const at::Tensor& all) {
@@ -305,24 +306,25 @@ class LayerBench {
                                     {parts.q_TND, parts.k_TKD, parts.v_TKD});
           }));
     const at::Tensor rotating = qkv.narrow(1, 0, heads + kv_heads);
-    const ops::RotaryTable& rotary = *context_.rotary->find(shape_.rope, shape_.rotated_width());
+    const ops::RotaryTable& rotary = *context_.rotary->find(outline_.rope, outline_.rotated_width());
     print("rotary", 0, 4 * tokens() * (queries() + keys()),
           time([&] { ops::rotate(rotating, rotary, layout_.position_T, ops::Rotation::kForward); }));
   }
 
   // The model's ends, beside products of embedding and head; logits for as many rows as a chunk of 1 GiB has.
   void run_ends() {
-    const at::Tensor table = at::randn({shape_.vocab, shape_.hidden}, kNarrow), dx = random(shape_.hidden);
+    const at::Tensor table = at::randn({outline_.vocab, outline_.hidden}, kNarrow),
+                     dx = random(outline_.hidden);
     const at::Tensor sum = at::zeros(table.sizes(), kNarrow.dtype(at::kFloat));
-    const at::Tensor ids = at::randint(shape_.vocab, {load_.tokens()}, kNarrow.dtype(at::kLong));
+    const at::Tensor ids = at::randint(outline_.vocab, {load_.tokens()}, kNarrow.dtype(at::kLong));
     const double matrix = 2 * tokens() * hidden();
     print("embedding", 0, 2 * matrix, time([&] { ops::embedding_lookup(table, ids, 0); }));
-    const double touched = 8 * hidden() * std::min(tokens(), static_cast<double>(shape_.vocab));
+    const double touched = 8 * hidden() * std::min(tokens(), static_cast<double>(outline_.vocab));
     print("embedding gradient", 0, matrix + touched,
           time([&] { ops::embedding_lookup_backward(dx, ids, 0, sum); }));
-    const int64_t rows = (int64_t{1} << 30) / (2 * shape_.vocab);
-    const at::Tensor logits = at::randn({rows, shape_.vocab}, kNarrow);
-    const at::Tensor targets = at::randint(shape_.vocab, {rows}, kNarrow.dtype(at::kLong));
+    const int64_t rows = (int64_t{1} << 30) / (2 * outline_.vocab);
+    const at::Tensor logits = at::randn({rows, outline_.vocab}, kNarrow);
+    const at::Tensor targets = at::randint(outline_.vocab, {rows}, kNarrow.dtype(at::kLong));
     const at::Tensor statistics = ops::row_statistics(logits, targets, 0);
     const auto bytes = static_cast<double>(logits.nbytes());
     print("softmax statistics", 0, bytes, time([&] { ops::row_statistics(logits, targets, 0); }));
@@ -386,7 +388,7 @@ class LayerBench {
   }
 
   std::string model_;
-  model::Shape shape_;
+  model::Outline outline_;
   Load load_;
   model::ParameterTable table_;
   layers::LayerContext context_;
@@ -404,7 +406,8 @@ bool answers_are_right() {
   };
   const at::Tensor gate_up = at::randn({64, 512}, kNarrow), x = at::randn({64, 4096}, kNarrow);
   const at::Tensor weight = at::randn({4096}, kNarrow);
-  return close(ops::swiglu(gate_up), ops::aten::swiglu(gate_up.cpu().to(at::kDouble))) &&
+  return close(ops::gated_activation({}, gate_up),
+               ops::aten::gated_activation({}, gate_up.cpu().to(at::kDouble))) &&
          close(ops::rms_norm(x, weight, 1e-5).y_TH,
                ops::aten::rms_norm(x.cpu().to(at::kDouble), weight.cpu().to(at::kDouble), 1e-5).y_TH);
 }
@@ -428,26 +431,26 @@ int run(int argc, char** argv) {
   }
   auto options = options_of(argc, argv);
   const int64_t layers = std::stoll(options["--layers"]);
-  const std::vector<std::pair<std::string, model::Shape>> models{{"8b",
-                                                                  {.layers = layers,
-                                                                   .hidden = 4096,
-                                                                   .heads = 32,
-                                                                   .kv_heads = 8,
-                                                                   .head_dim = 128,
-                                                                   .ffn_hidden = 14'336,
-                                                                   .vocab = 32'768}},
-                                                                 {"7b",
-                                                                  {.layers = layers,
-                                                                   .hidden = 4096,
-                                                                   .heads = 32,
-                                                                   .kv_heads = 32,
-                                                                   .head_dim = 128,
-                                                                   .ffn_hidden = 11'008,
-                                                                   .vocab = 32'768}}};
-  for (const auto& [name, shape] : models) {
+  const std::vector<std::pair<std::string, model::Outline>> models{{"8b",
+                                                                    {.layers = layers,
+                                                                     .hidden = 4096,
+                                                                     .heads = 32,
+                                                                     .kv_heads = 8,
+                                                                     .head_dim = 128,
+                                                                     .ffn_hidden = 14'336,
+                                                                     .vocab = 32'768}},
+                                                                   {"7b",
+                                                                    {.layers = layers,
+                                                                     .hidden = 4096,
+                                                                     .heads = 32,
+                                                                     .kv_heads = 32,
+                                                                     .head_dim = 128,
+                                                                     .ffn_hidden = 11'008,
+                                                                     .vocab = 32'768}}};
+  for (const auto& [name, outline] : models) {
     if (!options["--model"].empty() && options["--model"] != name) continue;
     for (const Load& load : all_loads(options["--data"], std::stoll(options["--tokens"]))) {
-      if (options["--only"].empty() || options["--only"] == load.name) LayerBench(name, shape, load).run();
+      if (options["--only"].empty() || options["--only"] == load.name) LayerBench(name, outline, load).run();
     }
   }
   return EXIT_SUCCESS;

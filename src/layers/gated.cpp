@@ -9,15 +9,28 @@
 #include <ATen/ops/tanh.h>
 #include <ATen/ops/tanh_backward.h>
 
+#include <optional>
+
 #include "base/error.h"
-#include "ops/clamped_swiglu.h"
-#include "ops/geglu.h"
-#include "ops/swiglu.h"
+#include "ops/gated_activation.h"
 
 namespace sluice::layers {
 namespace {
 
-ops::ClampedSwiglu clamped(const model::Gate& gate) { return {.alpha = gate.slope, .limit = gate.limit}; }
+// The kernel of both factors; none: the activation has only one of its own.
+std::optional<ops::GatedActivation> fused(const model::Gate& gate) {
+  switch (gate.activation) {
+    case model::Activation::kSilu: return ops::GatedActivation{ops::GatedRule::kSwiglu};
+    case model::Activation::kGeluTanh: return ops::GatedActivation{ops::GatedRule::kGeglu};
+    case model::Activation::kClampedSilu:
+      return ops::GatedActivation{ops::GatedRule::kClampedSwiglu, gate.slope, gate.limit};
+    case model::Activation::kXielu:
+    case model::Activation::kGelu:
+    case model::Activation::kTanh:
+    case model::Activation::kSquaredRelu: break;
+  }
+  return std::nullopt;
+}
 
 [[noreturn]] void refuse() { SLUICE_ASSERT(false, "an activation that nobody computes"); }
 
@@ -66,15 +79,7 @@ at::Tensor ungated_backward(const model::Gate& gate, const at::Tensor& da_TF, co
 
 at::Tensor activated(const model::Gate& gate, const at::Tensor& gate_up_TG) {
   if (!gate.gated) return act(gate.activation, gate_up_TG);
-  switch (gate.activation) {
-    case model::Activation::kSilu: return ops::swiglu(gate_up_TG);
-    case model::Activation::kGeluTanh: return ops::geglu(gate_up_TG);
-    case model::Activation::kClampedSilu: return ops::clamped_swiglu(gate_up_TG, clamped(gate));
-    case model::Activation::kXielu: refuse();
-    case model::Activation::kGelu:
-    case model::Activation::kTanh:
-    case model::Activation::kSquaredRelu: break;
-  }
+  if (const auto kernel = fused(gate)) return ops::gated_activation(*kernel, gate_up_TG);
   const int64_t width = gate_up_TG.size(1) / 2;
   return act(gate.activation, gate_up_TG.narrow(1, 0, width)).mul_(gate_up_TG.narrow(1, width, width));
 }
@@ -82,16 +87,7 @@ at::Tensor activated(const model::Gate& gate, const at::Tensor& gate_up_TG) {
 at::Tensor activated_backward(const model::Gate& gate, const at::Tensor& da_TF,
                               const at::Tensor& gate_up_TG) {
   if (!gate.gated) return ungated_backward(gate, da_TF, gate_up_TG);
-  switch (gate.activation) {
-    case model::Activation::kSilu: return ops::swiglu_backward(da_TF, gate_up_TG);
-    case model::Activation::kGeluTanh: return ops::geglu_backward(da_TF, gate_up_TG);
-    case model::Activation::kClampedSilu:
-      return ops::clamped_swiglu_backward(da_TF, gate_up_TG, clamped(gate));
-    case model::Activation::kXielu: refuse();
-    case model::Activation::kGelu:
-    case model::Activation::kTanh:
-    case model::Activation::kSquaredRelu: break;
-  }
+  if (const auto kernel = fused(gate)) return ops::gated_activation_backward(*kernel, da_TF, gate_up_TG);
   const int64_t width = da_TF.size(1);
   const at::Tensor gate_TF = gate_up_TG.narrow(1, 0, width), up_TF = gate_up_TG.narrow(1, width, width);
   const at::Tensor act_TF = act(gate.activation, gate_TF);

@@ -7,11 +7,11 @@
 #include "ops/cross_entropy.h"
 #include "ops/device.h"
 #include "ops/embedding.h"
+#include "ops/gated_activation.h"
 #include "ops/linear.h"
 #include "ops/norm.h"
 #include "ops/recurrence.h"
 #include "ops/rotary.h"
-#include "ops/swiglu.h"
 
 namespace sluice::ops {
 namespace {
@@ -72,9 +72,9 @@ TEST_P(DeviceOps, RmsNorm) {
 TEST_P(DeviceOps, Swiglu) {
   for (const int64_t width : {19, 14'336}) {
     const Pair gate_up = random({50, 2 * width}), da = random({50, width});
-    expect_close(swiglu(gate_up.gpu), aten::swiglu(gate_up.cpu), "a");
-    swiglu_backward(da.gpu, gate_up.gpu);
-    aten::swiglu_backward(da.cpu, gate_up.cpu);
+    expect_close(gated_activation({}, gate_up.gpu), aten::gated_activation({}, gate_up.cpu), "a");
+    gated_activation_backward({}, da.gpu, gate_up.gpu);
+    aten::gated_activation_backward({}, da.cpu, gate_up.cpu);
     expect_close(gate_up.gpu, gate_up.cpu, "dgate and dup");
   }
 }

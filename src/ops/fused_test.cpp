@@ -9,11 +9,11 @@
 
 #include "ops/cross_entropy.h"
 #include "ops/embedding.h"
+#include "ops/gated_activation.h"
 #include "ops/linear.h"
 #include "ops/norm.h"
 #include "ops/rotary.h"
 #include "ops/simd.h"
-#include "ops/swiglu.h"
 
 namespace sluice::ops {
 namespace {
@@ -74,12 +74,16 @@ TEST_P(Fused, Rotary) {
   }
 }
 
-TEST_P(Fused, Swiglu) {
-  const at::Tensor gate_up = random({40, 2 * 19}), da = random({40, 19});
-  expect_close(swiglu(gate_up), aten::swiglu(gate_up));
-  const at::Tensor fused = gate_up.clone(), twin = gate_up.clone();
-  expect_close(swiglu_backward(da, fused), aten::swiglu_backward(da, twin));
-  expect_close(fused, twin);
+TEST_P(Fused, GatedActivations) {
+  for (const GatedRule rule : {GatedRule::kSwiglu, GatedRule::kGeglu, GatedRule::kClampedSwiglu}) {
+    const GatedActivation activation{.rule = rule, .limit = 0.7};
+    const at::Tensor gate_up = random({40, 2 * 19}), da = random({40, 19});
+    expect_close(gated_activation(activation, gate_up), aten::gated_activation(activation, gate_up));
+    const at::Tensor fused = gate_up.clone(), twin = gate_up.clone();
+    expect_close(gated_activation_backward(activation, da, fused),
+                 aten::gated_activation_backward(activation, da, twin));
+    expect_close(fused, twin);
+  }
 }
 
 TEST_P(Fused, Embedding) {

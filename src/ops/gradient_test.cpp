@@ -8,10 +8,10 @@
 #include "ops/attention.h"
 #include "ops/cross_entropy.h"
 #include "ops/embedding.h"
+#include "ops/gated_activation.h"
 #include "ops/linear.h"
 #include "ops/norm.h"
 #include "ops/rotary.h"
-#include "ops/swiglu.h"
 
 namespace sluice::ops {
 namespace {
@@ -84,16 +84,30 @@ TEST_P(Gradient, Rotary) {
   EXPECT_EQ(row.narrow(1, 24, 16).abs().max().item<double>(), 0.0);
 }
 
-TEST_P(Gradient, Swiglu) {
-  const at::Tensor gate_up = leaf(random({37, 2 * 21}) * 4);
-  const at::Tensor a = at::silu(gate_up.narrow(1, 0, 21)) * gate_up.narrow(1, 21, 21);
-  const at::Tensor da = random({37, 21});
-  const at::Tensor expected = autograd(a, {gate_up}, da)[0];
-  at::Tensor buffer = gate_up.detach().clone();
-  expect_close(swiglu(buffer), a.detach(), "a");
-  const at::Tensor again = swiglu_backward(da, buffer);
-  expect_close(again, a.detach(), "a again");
-  expect_close(buffer, expected, "dgate_up");
+// With torch's operators.
+at::Tensor gated(const GatedActivation& activation, const at::Tensor& gate, const at::Tensor& up) {
+  switch (activation.rule) {
+    case GatedRule::kSwiglu: return at::silu(gate) * up;
+    case GatedRule::kGeglu: return at::gelu(gate, "tanh") * up;
+    case GatedRule::kClampedSwiglu: break;
+  }
+  const at::Tensor g = gate.clamp_max(activation.limit), u = up.clamp(-activation.limit, activation.limit);
+  return (u + 1) * g * at::sigmoid(activation.slope * g);
+}
+
+TEST_P(Gradient, GatedActivations) {
+  for (const GatedRule rule : {GatedRule::kSwiglu, GatedRule::kGeglu, GatedRule::kClampedSwiglu}) {
+    const GatedActivation activation{.rule = rule, .slope = 1.3, .limit = 2.5};
+    const at::Tensor gate_up = leaf(random({37, 2 * 21}) * 4);
+    const at::Tensor a = gated(activation, gate_up.narrow(1, 0, 21), gate_up.narrow(1, 21, 21));
+    const at::Tensor da = random({37, 21});
+    const at::Tensor expected = autograd(a, {gate_up}, da)[0];
+    at::Tensor buffer = gate_up.detach().clone();
+    expect_close(gated_activation(activation, buffer), a.detach(), "a");
+    const at::Tensor again = gated_activation_backward(activation, da, buffer);
+    expect_close(again, a.detach(), "a again");
+    expect_close(buffer, expected, "dgate_up");
+  }
 }
 
 TEST_P(Gradient, LinearInBothStorages) {

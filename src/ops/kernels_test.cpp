@@ -15,13 +15,13 @@
 #include "ops/cross_entropy_kernels.cu"
 #include "ops/embedding.h"
 #include "ops/embedding_kernels.cu"
+#include "ops/gated_activation.h"
 #include "ops/norm.h"
 #include "ops/norm_kernels.cu"
 #include "ops/recurrence_kernels.cu"
 #include "ops/rotary.h"
 #include "ops/rotary_kernels.cu"
 #include "ops/state_pass.h"
-#include "ops/swiglu.h"
 #include "ops/swiglu_kernels.cu"
 
 namespace sluice::ops {
@@ -49,11 +49,11 @@ TEST_P(Kernels, Swiglu) {
   for (const int64_t width : {1, 7, 8, 40, 264}) {
     const at::Tensor gate_up = random({9, 2 * width}) * 4, da = random({9, width}), a = empty({9, width});
     ASSERT_EQ(kernels::launch_swiglu(element(), gate_up.data_ptr(), a.data_ptr(), 9, width, {}), 0);
-    expect_close(a, aten::swiglu(wide(gate_up)));
+    expect_close(a, aten::gated_activation({}, wide(gate_up)));
     const at::Tensor changed = gate_up.clone(), again = empty({9, width}), expected = wide(gate_up);
     kernels::launch_swiglu_backward(element(), da.data_ptr(), changed.data_ptr(), again.data_ptr(), 9, width,
                                     {});
-    aten::swiglu_backward(wide(da), expected);
+    aten::gated_activation_backward({}, wide(da), expected);
     EXPECT_TRUE(at::equal(again, a));
     expect_close(changed, expected);
   }

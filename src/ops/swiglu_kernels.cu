@@ -1,4 +1,4 @@
-// The kernels of ops/swiglu.h, bound by memory. Per element of the result, forward reads 2 elements and
+// The kernels of SwiGLU (ops/gated_activation.h), bound by memory. Per element of the result, forward reads 2 elements and
 // writes 1; backward reads 3 and writes 3. A thread computes one vector of gate and up.
 #include "ops/kernel_parts.h"
 
