@@ -34,7 +34,7 @@ struct Line {
 };
 
 Line measure(const bench::Case& of, const std::vector<strategy::Strategy>& candidates, int batches) {
-  const cost::CostModel cost = bench::cost_of(of.shape, of.machine.gpus);
+  const cost::CostModel cost = bench::cost_of(of.model, of.machine.gpus);
   Line line{.name = of.name()};
   for (size_t left_out = 0; left_out <= kSeeds; ++left_out) {
     plan::PlannerOptions options{.world_size = of.machine.gpus, .candidates = candidates};

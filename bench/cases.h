@@ -15,6 +15,7 @@
 #include "cost/analytic.h"
 #include "cost/shipped.h"
 #include "inputs.h"
+#include "model/outline.h"
 #include "plan/batch_sample.h"
 #include "plan/planner.h"
 #include "plan/proposal.h"
@@ -47,10 +48,10 @@ inline std::vector<strategy::Sequence> draw(const std::vector<int64_t>& lengths,
 }
 
 // A shipped calibration by name, or a model's shape on H100s.
-inline cost::CostModel cost_of(const std::string& shape, int gpus) {
+inline cost::CostModel cost_of(const std::string& outline, int gpus) {
   const std::vector<std::string> shipped = cost::shipped_names();
-  if (std::find(shipped.begin(), shipped.end(), shape) != shipped.end()) {
-    return cost::CostModel(cost::shipped(shape).options);
+  if (std::find(shipped.begin(), shipped.end(), outline) != shipped.end()) {
+    return cost::CostModel(cost::shipped(outline).options);
   }
   const strategy::Cluster cluster = strategy::cluster_preset("h100x8", gpus / 8);
   cost::AnalyticMemory memory;
@@ -58,8 +59,8 @@ inline cost::CostModel cost_of(const std::string& shape, int gpus) {
   memory.element_bytes = 2;
   memory.owner_bytes_per_parameter = 12;
   const std::vector<int> degrees = {1, 2, 4, 8};
-  return cost::CostModel(cost::analytic_options(model::named_shape(shape), cost::rates_of(cluster), memory,
-                                                degrees, cluster.gpus_per_node));
+  return cost::CostModel(cost::analytic_options(model::named_outline(outline), cost::rates_of(cluster),
+                                                memory, degrees, cluster.gpus_per_node));
 }
 
 struct Timed {
@@ -82,7 +83,7 @@ inline Timed timed(const plan::Planner& planner, int64_t step,
 }
 
 struct Case {
-  std::string shape;
+  std::string outline;
   Machine machine;
   std::string corpus;  // the corpus that gives the lengths
   int max_cp = 1;
@@ -91,19 +92,19 @@ struct Case {
 
   std::string lanes() const { return max_cp == kAllLanes ? "all" : std::to_string(max_cp); }
   std::string name() const {
-    return shape + "-" + std::to_string(machine.gpus) + "-" + corpus + "-" + lanes();
+    return outline + "-" + std::to_string(machine.gpus) + "-" + corpus + "-" + lanes();
   }
   std::string file() const { return kept + "/" + name() + ".txt"; }
 };
 
 inline std::vector<Case> cases(const std::string& folder, const std::string& kept) {
   std::vector<Case> all;
-  for (const char* shape : kModels) {
+  for (const char* outline : kModels) {
     for (const Machine& machine : kMachines) {
       for (const char* corpus : {"wikipedia", "code", "system"}) {
         const std::vector<int64_t> lengths =
             read_lengths(folder + "/" + corpus + "_lengths.txt", 2, kContextTokens);
-        for (const int max_cp : kLanes) all.push_back({shape, machine, corpus, max_cp, lengths, kept});
+        for (const int max_cp : kLanes) all.push_back({outline, machine, corpus, max_cp, lengths, kept});
       }
     }
   }
@@ -123,7 +124,7 @@ inline std::vector<strategy::Strategy> proposed(const Case& of, const cost::Cost
 
 // Reads the kept candidates, or proposes and keeps them.
 inline std::vector<strategy::Strategy> candidates_of(const Case& of) {
-  const cost::CostModel cost = cost_of(of.shape, of.machine.gpus);
+  const cost::CostModel cost = cost_of(of.model, of.machine.gpus);
   if (of.kept.empty()) return proposed(of, cost);
   std::vector<strategy::Strategy> strategies;
   if (!std::filesystem::exists(of.file())) {

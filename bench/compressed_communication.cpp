@@ -19,6 +19,7 @@
 #include "cost/analytic.h"
 #include "graph/build.h"
 #include "inputs.h"
+#include "model/outline.h"
 #include "plan/batch_sample.h"
 #include "plan/planner.h"
 #include "session/candidates.h"
@@ -73,7 +74,7 @@ cost::CostModel::Options costs_of(const Setting& setting, double gigabytes) {
                                     .host_bytes = cost::host_bytes_of(cluster)};
   const std::vector<int> degrees = {1, 2, 4, 8};
   cost::CostModel::Options options = cost::analytic_options(
-      model::named_shape(setting.model), cost::rates_of(cluster), memory, degrees, cluster.gpus_per_node);
+      model::named_outline(setting.model), cost::rates_of(cluster), memory, degrees, cluster.gpus_per_node);
   options.inter.bytes_per_s = static_cast<int64_t>(gigabytes * 1e9);
   return options;
 }
@@ -85,7 +86,7 @@ std::vector<std::vector<int64_t>> batches_of(const std::vector<int64_t>& lengths
 
 // The mean step. Plans do not depend on the codec.
 double step_ms(const std::vector<strategy::StepPlan>& plans, const cost::CostModel& cost, int ranks) {
-  const model::ParameterTable table = model::parameter_table(cost.options().shape, cost.program());
+  const model::ParameterTable table = model::parameter_table(cost.options().model, cost.program());
   double sum = 0;
   for (const strategy::StepPlan& plan : plans)
     sum += static_cast<double>(

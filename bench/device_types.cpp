@@ -15,7 +15,7 @@
 #include "cost/analytic.h"
 #include "graph/build.h"
 #include "inputs.h"
-#include "model/shape.h"
+#include "model/outline.h"
 #include "plan/batch_sample.h"
 #include "session/candidates.h"
 #include "strategy/cluster.h"
@@ -38,7 +38,7 @@ cost::CostModel cost_of(const char* model, const strategy::Cluster& cluster) {
                                     .element_bytes = 2,
                                     .host_bytes = cost::host_bytes_of(cluster)};
   const std::vector<int> degrees = {1, 2, 4, 8};
-  return cost::CostModel(cost::analytic_options(model::named_shape(model), cost::rates_of(cluster), memory,
+  return cost::CostModel(cost::analytic_options(model::named_outline(model), cost::rates_of(cluster), memory,
                                                 degrees, cluster.gpus_per_node));
 }
 
@@ -56,7 +56,7 @@ session::PlanningTask task_of(const cost::CostModel& cost, int ranks, std::vecto
 double step_ms(const plan::Planner& planner, const std::vector<std::vector<int64_t>>& batches, int ranks,
                const std::vector<strategy::Device>& devices) {
   const cost::CostModel& cost = planner.cost();
-  const model::ParameterTable table = model::parameter_table(cost.options().shape, cost.program());
+  const model::ParameterTable table = model::parameter_table(cost.options().model, cost.program());
   double sum = 0;
   for (const std::vector<int64_t>& batch : batches) {
     strategy::StepPlan plan = planner.plan(0, plan::sequences_of(batch));

@@ -15,6 +15,7 @@
 #include "cost/analytic.h"
 #include "cost/exchange.h"
 #include "cost/pass_times.h"
+#include "model/outline.h"
 
 namespace {
 
@@ -23,25 +24,25 @@ using namespace sluice;
 struct Setting {
   const char* name;
   const char* cluster;
-  model::Shape shape;
+  model::Outline model;
 };
 
-model::Shape llama_8b() {
-  model::Shape shape = model::named_shape("llama-7b");
-  shape.kv_heads = 8;
-  shape.ffn_hidden = 14'336;
-  shape.vocab = 128'256;
-  return shape;
+model::Outline llama_8b() {
+  model::Outline outline = model::named_outline("llama-7b");
+  outline.kv_heads = 8;
+  outline.ffn_hidden = 14'336;
+  outline.vocab = 128'256;
+  return outline;
 }
 
 cost::CostModel cost_of(const Setting& setting) {
-  model::Shape shape = setting.shape;
-  shape.layers = 1;
+  model::Outline outline = setting.model;
+  outline.layers = 1;
   const strategy::Cluster cluster = strategy::cluster_preset(setting.cluster, 8);
   const cost::AnalyticMemory memory{.device_bytes = cluster.device_memory_bytes, .element_bytes = 2};
   const std::vector<int> degrees = {1};
   return cost::CostModel(
-      cost::analytic_options(shape, cost::rates_of(cluster), memory, degrees, cluster.gpus_per_node));
+      cost::analytic_options(outline, cost::rates_of(cluster), memory, degrees, cluster.gpus_per_node));
 }
 
 std::string cell(const cost::Exchanges::Exposed& exposed) {
@@ -60,7 +61,7 @@ void print(const Setting& setting) {
     for (const int lanes : {4, 8, 12, 16, 32, 64}) {
       const auto place = cost::LanePlace::aligned(lanes, 8);
       const cost::Work work = cost::Work::of_lane((length + lanes - 1) / lanes, length, lanes);
-      const bool has_heads = lanes <= setting.shape.heads;
+      const bool has_heads = lanes <= setting.model.heads;
       const bool nests = place.run > 1 && place.run < lanes;
       const cost::Exchanges::StagePlace stage{0, place};
       const cost::ExchangeChoice choice =
@@ -130,7 +131,7 @@ void print_gathers() {
 }  // namespace
 
 int main() {
-  print({"32B, every query with keys of its own, A800", "a800x8", model::named_shape("llama-32b")});
+  print({"32B, every query with keys of its own, A800", "a800x8", model::named_outline("llama-32b")});
   print({"8B, four queries to a key head, A800", "a800x8", llama_8b()});
   print({"8B, four queries to a key head, H100", "h100x8", llama_8b()});
   print_gathers();

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "cost/analytic.h"
 #include "model/hugging_face.h"
+#include "model/outline.h"
 #include "strategy/cluster.h"
 
 namespace sluice::bench {
@@ -41,14 +42,14 @@ inline constexpr const char* kDeepSeek =
 // Analytic costs on `ranks` ranks of this kind of cluster, with gradients between lanes in BF16.
 inline cost::CostModel::Options expert_costs(const char* config, const char* cluster_name, int ranks) {
   const strategy::Cluster cluster = strategy::cluster_preset(cluster_name, ranks / 8);
-  const model::Shape shape =
-      model::shape_to_plan_from_hugging_face(base::parse_json(config, "config"), "config");
+  const model::Outline outline =
+      model::outline_to_plan_from_hugging_face(base::parse_json(config, "config"), "config");
   const cost::AnalyticMemory memory{.device_bytes = cluster.device_memory_bytes / 10 * 9,
                                     .element_bytes = 2,
                                     .host_bytes = cost::host_bytes_of(cluster)};
   const std::vector<int> degrees = {1, 2, 4, 8};
   cost::CostModel::Options options =
-      cost::analytic_options(shape, cost::rates_of(cluster), memory, degrees, cluster.gpus_per_node);
+      cost::analytic_options(outline, cost::rates_of(cluster), memory, degrees, cluster.gpus_per_node);
   options.codecs.sums = {strategy::Codec::kBFloat16, strategy::Codec::kBFloat16};
   return options;
 }

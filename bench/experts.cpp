@@ -24,7 +24,7 @@
 #include "expert_models.h"
 #include "graph/build.h"
 #include "inputs.h"
-#include "model/shape_figures.h"
+#include "model/model_figures.h"
 #include "plan/batch_sample.h"
 #include "plan/planner.h"
 #include "session/candidates.h"
@@ -61,7 +61,7 @@ std::vector<std::vector<int64_t>> batches_of(const std::vector<int64_t>& lengths
 
 // A whole step by the clock: pull, passes, push and update.
 int64_t step_ns(const strategy::StepPlan& plan, const cost::CostModel& cost, int ranks) {
-  const model::ParameterTable table = model::parameter_table(cost.options().shape, cost.program());
+  const model::ParameterTable table = model::parameter_table(cost.options().model, cost.program());
   return graph::build(plan, table, cost, ranks, {.disabled_passes = {"verify"}}).makespan_ns;
 }
 
@@ -186,7 +186,7 @@ void print(const Setting& setting, int64_t tokens_a_rank, const std::vector<int6
   for (const cost::CellKind kind : {cost::CellKind::kForward, cost::CellKind::kBackward})
     window = std::max(window, memory.gathered_bytes(kind, cost.stage_run(scheme, 0)));
   const int64_t waves =
-      model::dispatch_chunk_bytes(cost.options().shape, {.tp = scheme.tp, .expert_lanes = scheme.ep}, 2);
+      model::dispatch_chunk_bytes(cost.options().model, {.tp = scheme.tp, .expert_lanes = scheme.ep}, 2);
   std::printf("%s%s%s | %.2f | %s | %s | %s | %s | ", head.c_str(), steps.usual.c_str(),
               planner->cost().policy().recompute_dispatch ? ", visits again" : "", steps.mean_ns / alone,
               multiple(gathering_ns(*planner, fresh), alone).c_str(),

@@ -17,6 +17,7 @@
 #include "graph/trace.h"
 #include "graph/verifier.h"
 #include "inputs.h"
+#include "model/outline.h"
 #include "plan/planner.h"
 #include "report/time_shares.h"
 
@@ -28,12 +29,12 @@ constexpr int kRanks = 1024;
 constexpr int64_t kBatchTokens = 3'200'000;
 constexpr int64_t kContextTokens = 16'384;
 
-cost::CostModel cost_model(const model::Shape& shape) {
+cost::CostModel cost_model(const model::Outline& outline) {
   const strategy::Cluster cluster = strategy::cluster_preset("h200x8", kRanks / 8);
   const cost::AnalyticMemory memory{.device_bytes = cluster.device_memory_bytes / 10 * 9, .element_bytes = 2};
   const std::vector<int> degrees = {1, 2, 4, 8};
   return cost::CostModel(
-      cost::analytic_options(shape, cost::rates_of(cluster), memory, degrees, cluster.gpus_per_node));
+      cost::analytic_options(outline, cost::rates_of(cluster), memory, degrees, cluster.gpus_per_node));
 }
 
 std::vector<strategy::Sequence> draw(const std::vector<int64_t>& lengths) {
@@ -91,9 +92,9 @@ void measure(const std::string& text, const std::vector<strategy::Sequence>& seq
 int main(int argc, char** argv) {
   const std::string folder = argc > 1 ? argv[1] : "bench/data";
   const int runs = argc > 2 ? std::atoi(argv[2]) : 9;
-  const model::Shape shape = model::named_shape("llama-7b");
-  const model::ParameterTable table = model::parameter_table(shape);
-  const cost::CostModel cost = cost_model(shape);
+  const model::Outline outline = model::named_outline("llama-7b");
+  const model::ParameterTable table = model::parameter_table(outline);
+  const cost::CostModel cost = cost_model(outline);
   const auto sequences = draw(bench::read_lengths(folder + "/wikipedia_lengths.txt", 2, kContextTokens));
   std::printf("%s, %d ranks, %zu sequences, computing time of one thread, fastest of %d runs\n\n",
               bench::processor().c_str(), kRanks, sequences.size(), runs);

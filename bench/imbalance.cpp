@@ -295,7 +295,7 @@ double mean_step_ns(const std::vector<strategy::StepPlan>& plans, cost::CostMode
   options.redundant_experts = spare;
   const plan::Planner planner = planner_of(cost::CostModel(std::move(options)));
   const model::ParameterTable table =
-      model::parameter_table(planner.cost().options().shape, planner.cost().program());
+      model::parameter_table(planner.cost().options().model, planner.cost().program());
   constexpr size_t kTimed = 6;
   double sum = 0;
   for (size_t i = 0; i < kTimed; ++i) {
@@ -320,7 +320,7 @@ void print(const Mixture& mixture, const Lengths& lengths) {
   }
   const double balanced_ns = mean_step_ns(plans, options, 1, 0);
   for (const Workload& workload : kWorkloads) {
-    const Outcome outcome = Trial(workload, options.shape.experts, plans).outcome();
+    const Outcome outcome = Trial(workload, options.model.experts, plans).outcome();
     std::printf("| %s | %s | %s: %s |", mixture.name, lengths.name, workload.name, workload.text);
     for (size_t way = 0; way + 1 < kWayCount; ++way) {
       const double step_ns = mean_step_ns(plans, options, outcome.busiest[way], kWays[way].spare);

@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "cost/analytic.h"
 #include "inputs.h"
+#include "model/outline.h"
 #include "plan/planner.h"
 #include "published/byte_scale.h"
 #include "published/dynamic_cp.h"
@@ -47,7 +48,7 @@ cost::CostModel cost_of_machine() {
                                     .element_bytes = 2,
                                     .owner_bytes_per_parameter = 12};
   const std::vector<int> degrees = {1};
-  return cost::CostModel(cost::analytic_options(model::named_shape("llama-7b"), cost::rates_of(cluster),
+  return cost::CostModel(cost::analytic_options(model::named_outline("llama-7b"), cost::rates_of(cluster),
                                                 memory, degrees, cluster.gpus_per_node));
 }
 

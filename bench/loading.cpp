@@ -23,6 +23,7 @@
 #include "checkpoint/load.h"
 #include "checkpoint/save.h"
 #include "link/layout.h"
+#include "model/outline.h"
 #include "model/parameter_count.h"
 
 namespace {
@@ -33,30 +34,30 @@ namespace fs = std::filesystem;
 constexpr int kReaders[] = {1, 2, 4};
 constexpr int kWriters[] = {1, 4};
 
-model::Shape shape_of(double bytes) {
-  model::Shape shape{.layers = 1,
-                     .hidden = 2048,
-                     .heads = 16,
-                     .kv_heads = 16,
-                     .head_dim = 128,
-                     .ffn_hidden = 5632,
-                     .vocab = 1024};
-  while (12.0 * static_cast<double>(model::parameter_count(shape)) < bytes) ++shape.layers;
-  return shape;
+model::Outline shape_of(double bytes) {
+  model::Outline outline{.layers = 1,
+                         .hidden = 2048,
+                         .heads = 16,
+                         .kv_heads = 16,
+                         .head_dim = 128,
+                         .ffn_hidden = 5632,
+                         .vocab = 1024};
+  while (12.0 * static_cast<double>(model::parameter_count(outline)) < bytes) ++outline.layers;
+  return outline;
 }
 
 // The value of element e in every bucket and state: e modulo a prime, exact in a float.
 float value_of(int64_t element) { return static_cast<float>(element % 16'777'213); }
 
 // Saves for ranks one after the other, as if each were a process.
-fs::path save(const fs::path& root, const model::Shape& shape, int writers) {
-  const model::ParameterTable table = model::parameter_table(shape);
+fs::path save(const fs::path& root, const model::Outline& outline, int writers) {
+  const model::ParameterTable table = model::parameter_table(outline);
   int64_t longest = 0;
   for (const model::Bucket& bucket : table.buckets) longest = std::max(longest, bucket.size);
   std::vector<float> values(static_cast<size_t>(longest));
   for (int64_t e = 0; e < longest; ++e) values[static_cast<size_t>(e)] = value_of(e);
   const fs::path directory = checkpoint::prepare_save(root, writers).path();
-  checkpoint::Manifest manifest{.step = writers, .world_size = writers, .shape = shape};
+  checkpoint::Manifest manifest{.step = writers, .world_size = writers, .model = outline};
   for (int rank = 0; rank < writers; ++rank) {
     std::vector<checkpoint::OwnerState> states;
     for (const model::Bucket& bucket : table.buckets) {
@@ -111,9 +112,9 @@ void load(const fs::path& directory, const model::ParameterTable& table, int rea
   }
 }
 
-void measure(const fs::path& directory, const model::Shape& shape, int writers, int readers) {
-  const model::ParameterTable table = model::parameter_table(shape);
-  const double bytes = 12.0 * static_cast<double>(model::parameter_count(shape));
+void measure(const fs::path& directory, const model::Outline& outline, int writers, int readers) {
+  const model::ParameterTable table = model::parameter_table(outline);
+  const double bytes = 12.0 * static_cast<double>(model::parameter_count(outline));
   drop_from_cache(directory);
   const int64_t before = bytes_from_disk();
   const auto begin = std::chrono::steady_clock::now();
@@ -136,13 +137,13 @@ int main(int count, char** arguments) {
   const fs::path folder = count > 2 ? fs::path(arguments[2]) : fs::temp_directory_path();
   const fs::path root = folder / base::text("loading-", ::getpid());
   try {
-    const model::Shape shape = shape_of(gigabytes * 1e9);
-    std::printf("%.2f GB, %u cores\n", 12.0 * static_cast<double>(model::parameter_count(shape)) / 1e9,
+    const model::Outline outline = shape_of(gigabytes * 1e9);
+    std::printf("%.2f GB, %u cores\n", 12.0 * static_cast<double>(model::parameter_count(outline)) / 1e9,
                 std::thread::hardware_concurrency());
     std::printf("%7s %7s %10s %10s %8s\n", "writers", "readers", "seconds", "GB/s", "read");
     for (const int writers : kWriters) {
-      const fs::path directory = save(root, shape, writers);
-      for (const int readers : kReaders) measure(directory, shape, writers, readers);
+      const fs::path directory = save(root, outline, writers);
+      for (const int readers : kReaders) measure(directory, outline, writers, readers);
       fs::remove_all(directory);
     }
   } catch (const std::exception& error) {

@@ -16,6 +16,7 @@
 #include "layers/head.h"
 #include "layers/make_operation.h"
 #include "layers/operation.h"
+#include "model/outline.h"
 #include "model/parameters.h"
 #include "ops/linear.h"
 #include "ops/low_precision_gemm.h"
@@ -67,22 +68,22 @@ void print_products() {
   }
 }
 
-model::Shape shape_of(int64_t layers) {
-  model::Shape shape;
-  shape.layers = layers;
-  shape.hidden = 512;
-  shape.heads = shape.kv_heads = 8;
-  shape.head_dim = 64;
-  shape.ffn_hidden = 1408;
-  shape.vocab = 1024;
-  return shape;
+model::Outline shape_of(int64_t layers) {
+  model::Outline outline;
+  outline.layers = layers;
+  outline.hidden = 512;
+  outline.heads = outline.kv_heads = 8;
+  outline.head_dim = 64;
+  outline.ffn_hidden = 1408;
+  outline.vocab = 1024;
+  return outline;
 }
 
 // A whole model on one rank: forward and backward of one micro-batch.
 class Model {
  public:
-  explicit Model(const model::Shape& shape, int64_t tokens)
-      : shape_(shape), table_(model::parameter_table(shape)), tokens_(tokens) {
+  explicit Model(const model::Outline& outline, int64_t tokens)
+      : outline_(outline), table_(model::parameter_table(outline)), tokens_(tokens) {
     at::manual_seed(11);
     for (const model::Bucket& bucket : table_.buckets) {
       at::Tensor flat = at::randn({bucket.size}).mul_(0.02);
@@ -92,10 +93,10 @@ class Model {
       weights_.push_back(std::move(flat));
       gradients_.push_back(at::zeros({bucket.size}));
     }
-    ids_ = at::randint(shape.vocab, {tokens}, at::kLong);
+    ids_ = at::randint(outline.vocab, {tokens}, at::kLong);
   }
 
-  int64_t layers() const { return shape_.layers; }
+  int64_t layers() const { return outline_.layers; }
   // All gradients, concatenated.
   at::Tensor gradient(const std::vector<int>& narrow, layers::GemmErrors* errors = nullptr) {
     run(narrow, errors);
@@ -104,7 +105,7 @@ class Model {
 
   void run(const std::vector<int>& narrow, layers::GemmErrors* errors = nullptr) {
     for (at::Tensor& gradient : gradients_) gradient.zero_();
-    layers::LayerContext context = layers::layer_context(shape_, {}, tokens_, at::dtype(at::kFloat));
+    layers::LayerContext context = layers::layer_context(outline_, {}, tokens_, at::dtype(at::kFloat));
     context.low_precision = {.format = GemmFormat::kInt8, .layers = narrow, .errors = errors};
     const auto of = [](const std::vector<at::Tensor>& flats) {
       return [&flats](int bucket) { return flats[static_cast<size_t>(bucket)]; };
@@ -113,7 +114,7 @@ class Model {
     for (int64_t position = 0; position < table_.program.size(); ++position)
       operations.push_back(layers::make_operation(context, table_, position, of(weights_), of(gradients_)));
     layers::Flow flow;
-    flow.layout = layers::row_layout({{tokens_, 0}}, 1, at::kCPU, layers::reach_of(shape_));
+    flow.layout = layers::row_layout({{tokens_, 0}}, 1, at::kCPU, layers::reach_of(outline_));
     const std::vector<int64_t> ids(ids_.const_data_ptr<int64_t>(), ids_.const_data_ptr<int64_t>() + tokens_);
     std::vector<int64_t> targets(ids.begin() + 1, ids.end());
     targets.push_back(-1);
@@ -126,7 +127,7 @@ class Model {
   }
 
  private:
-  model::Shape shape_;
+  model::Outline outline_;
   model::ParameterTable table_;
   int64_t tokens_;
   std::vector<at::Tensor> weights_, gradients_;
@@ -144,7 +145,7 @@ std::vector<int> first(int64_t count) {
 void print_prediction() {
   constexpr int64_t kLayers = 8, kTokens = 1024;
   Model model(shape_of(kLayers), kTokens);
-  const profile::StageProbe::Options wide{.shape = shape_of(kLayers), .longest_tokens = kTokens};
+  const profile::StageProbe::Options wide{.model = shape_of(kLayers), .longest_tokens = kTokens};
   profile::StageProbe::Options narrow = wide;
   narrow.low_precision = GemmFormat::kInt8;
   profile::StageProbe exact_probe(wide, {}), narrow_probe(narrow, {});

@@ -12,6 +12,7 @@
 
 #include "layers/head.h"
 #include "model/layer_of.h"
+#include "model/outline.h"
 #include "ops/tensor_memory.h"
 
 namespace sluice {
@@ -26,23 +27,23 @@ struct Head {
 };
 
 Head make_head() {
-  const model::Shape shape{.layers = 1,
-                           .hidden = 512,
-                           .heads = 8,
-                           .kv_heads = 8,
-                           .head_dim = 64,
-                           .ffn_hidden = 1376,
-                           .vocab = 32'768};
-  Head head{.context = layers::layer_context(shape, {}, 64, at::dtype(at::kFloat))};
-  static const model::Head values = model::head_of(shape);
+  const model::Outline outline{.layers = 1,
+                               .hidden = 512,
+                               .heads = 8,
+                               .kv_heads = 8,
+                               .head_dim = 64,
+                               .ffn_hidden = 1376,
+                               .vocab = 32'768};
+  Head head{.context = layers::layer_context(outline, {}, 64, at::dtype(at::kFloat))};
+  static const model::Head values = model::head_of(outline);
   head.weights = {.kind = &values,
-                  .final_norm_H = at::ones({shape.hidden}),
-                  .output_VH = 0.02 * at::randn({shape.vocab, shape.hidden}),
-                  .vocabulary = {0, shape.vocab}};
-  head.gradients = {.final_norm_H = at::zeros({shape.hidden}),
-                    .output_VH = at::zeros({shape.vocab, shape.hidden}),
-                    .vocabulary = {0, shape.vocab}};
-  head.x_SH = at::randn({kRows, shape.hidden});
+                  .final_norm_H = at::ones({outline.hidden}),
+                  .output_VH = 0.02 * at::randn({outline.vocab, outline.hidden}),
+                  .vocabulary = {0, outline.vocab}};
+  head.gradients = {.final_norm_H = at::zeros({outline.hidden}),
+                    .output_VH = at::zeros({outline.vocab, outline.hidden}),
+                    .vocabulary = {0, outline.vocab}};
+  head.x_SH = at::randn({kRows, outline.hidden});
   return head;
 }
 
@@ -56,7 +57,7 @@ struct Measured {
 Measured measure(const Head& head, int64_t stride, int repeats) {
   std::vector<int64_t> target_of_row(kRows, -1);
   for (int64_t row = 0; row < kRows; row += stride) {
-    target_of_row[static_cast<size_t>(row)] = row * 7919 % head.context.shape.vocab;
+    target_of_row[static_cast<size_t>(row)] = row * 7919 % head.context.model.vocab;
   }
   const layers::Targets targets = layers::targets(target_of_row, {}, at::kCPU);
   Measured measured;

@@ -23,7 +23,7 @@ int64_t median(std::vector<int64_t> values) {
 
 int run() {
   runtime::RunOptions options;
-  options.shape = {
+  options.model = {
       .layers = 8, .hidden = 256, .heads = 4, .kv_heads = 4, .head_dim = 64, .ffn_hidden = 688, .vocab = 512};
   options.plan = eight_sequences;
   options.dtype = comm::DType::kFloat32;

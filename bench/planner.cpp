@@ -54,9 +54,9 @@ double time_ns(const bench::Timed& of) { return static_cast<double>(of.plan.esti
 
 void run(const bench::Case& of, int batches) {
   const int gpus = of.machine.gpus;
-  const cost::CostModel cost = bench::cost_of(of.shape, gpus);
+  const cost::CostModel cost = bench::cost_of(of.model, gpus);
   plan::PlannerOptions options{.world_size = gpus, .candidates = bench::candidates_of(of)};
-  std::printf("| %s | %d | %s | %s |", of.shape.c_str(), gpus, of.corpus.c_str(), of.lanes().c_str());
+  std::printf("| %s | %d | %s | %s |", of.model.c_str(), gpus, of.corpus.c_str(), of.lanes().c_str());
   if (options.candidates.empty()) {
     std::printf(" no strategy holds %ld tokens |\n", static_cast<long>(bench::kContextTokens));
     return;
@@ -112,7 +112,7 @@ int main(int argc, char** argv) {
       "| "
       "paper, first ÷ ours | paper, own load ÷ ours |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n");
   for (const bench::Case& of : bench::cases(folder, argc > 6 ? argv[6] : "")) {
-    if (!asked(argc, argv, 3, of.shape) || !asked(argc, argv, 4, std::to_string(of.machine.gpus))) continue;
+    if (!asked(argc, argv, 3, of.model) || !asked(argc, argv, 4, std::to_string(of.machine.gpus))) continue;
     if (argc > 5 && argv[5] != std::string("any") && argv[5] != of.lanes()) continue;
     run(of, batches);
   }

@@ -21,7 +21,7 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "graph/build.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 #include "plan/planner.h"
 #include "profile/machine.h"
 #include "profile/probe.h"
@@ -95,7 +95,7 @@ class RankBench {
     at::set_num_threads(std::max(1, profile::this_machine().cores / launch.local_size));
     transport_ = transport::gloo_transport({.launch = launch});
     ranks_ = std::make_unique<profile::Ranks>(*transport_, "bench", c10::kCPU);
-    table_ = model::parameter_table(model::test_shape());
+    table_ = model::parameter_table(model::test_outline());
     for (const Case& one : kCases) {
       if (one.ranks != launch.world_size) continue;
       for (const std::string& text : one.strategies) {
@@ -125,7 +125,7 @@ class RankBench {
  private:
   cost::Calibration probe() {
     profile::ProbeOptions options;
-    options.shape = table_.shape;
+    options.model = table_.model;
     options.context_length = kContextTokens;
     options.device_bytes = int64_t{1} << 30;
     options.tp_degrees = launch_.world_size > 1 ? std::vector<int>{1, 2} : std::vector<int>{1};
@@ -146,7 +146,7 @@ class RankBench {
     graph::BuildOptions build;
     build.link_plans = &link_plans_;
     const graph::StepGraph graph = graph::build(plan, table_, cost, launch_.world_size, build);
-    const runtime::StepTokens tokens = tokens_of(plan, launch_.world_size, launch_.rank, table_.shape.vocab);
+    const runtime::StepTokens tokens = tokens_of(plan, launch_.world_size, launch_.rank, table_.model.vocab);
     runtime::AdamW optimizer;
     optimizer.update = ++updates_;
     ranks_->barrier();

@@ -19,6 +19,7 @@
 #include "cost/analytic.h"
 #include "cost/shipped.h"
 #include "graph/build.h"
+#include "model/outline.h"
 #include "model/parameters.h"
 #include "published/lane_groups.h"
 #include "session/public_models.h"
@@ -101,7 +102,7 @@ double step_ns(const Row& row) {
                                      .group_lanes = whole(row, "cp"),
                                      .micro_batch_tokens = static_cast<int64_t>(number(row, "micro_batch"))},
                                     lengths, cost, gpus);
-  const model::ParameterTable table = model::parameter_table(cost.options().shape, cost.program());
+  const model::ParameterTable table = model::parameter_table(cost.options().model, cost.program());
   return static_cast<double>(
       graph::build(plan, table, cost, gpus, {.disabled_passes = {"verify"}}).makespan_ns);
 }
@@ -112,12 +113,12 @@ double published_ns(const Row& row) {
   const std::string& micro_batch = row.at("unit");
   if (micro_batch == "s a step") return value * 1e9;
   if (micro_batch == "tokens/s a GPU") return length * number(row, "sequences") / value / gpus * 1e9;
-  const model::Shape shape = session::model_to_plan(row.at("model"));
-  const model::Program program(shape);
+  const model::Outline outline = session::model_to_plan(row.at("model"));
+  const model::Program program(outline);
   double parameters = 0;
-  for (const model::Bucket& bucket : model::parameter_table(shape, program).buckets)
+  for (const model::Bucket& bucket : model::parameter_table(outline, program).buckets)
     parameters += static_cast<double>(bucket.size);
-  const double attended = static_cast<double>(program.blocks().size() * shape.hidden);
+  const double attended = static_cast<double>(program.blocks().size() * outline.hidden);
   return (6 * parameters * length + 6 * attended * length * length) / (value / 100 * kPeakFlopsPerNs) / gpus;
 }
 
@@ -147,7 +148,7 @@ std::vector<double> fit_errors(const std::string& size) {
   const strategy::Cluster cluster = strategy::cluster_preset("a800x8", 1);
   const std::vector<int> degrees = {1, 2, 4, 8};
   const cost::CostModel analytic(cost::analytic_options(
-      model::named_shape("llama-" + size), cost::rates_of(cluster),
+      model::named_outline("llama-" + size), cost::rates_of(cluster),
       {.device_bytes = cluster.device_memory_bytes, .element_bytes = 2}, degrees, cluster.topology()));
   std::vector<double> errors;
   for (const auto& [scheme, row] : fit.options().scheme_times) {

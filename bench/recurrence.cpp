@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/steady_time.h"
+#include "model/outline.h"
 #include "model/program.h"
 
 namespace {
@@ -72,14 +73,14 @@ std::function<void()> pass_of(const Load& load, int64_t chunk) {
 
 // Three products of so many multiply-adds, as forward and backward of a matrix have.
 std::function<void()> products_of(int64_t rows) {
-  model::Shape shape = model::named_shape("llama-7b");
-  shape.recurrent = {.key_heads = kHeads,
-                     .value_heads = kHeads,
-                     .key_width = kWidth,
-                     .value_width = kWidth,
-                     .convolution = 1};
-  shape.block_types.assign(static_cast<size_t>(shape.layers), {.recurrent = true});
-  const int64_t scanned = model::Program(shape).kind_at(1).work().scanned;
+  model::Outline outline = model::named_outline("llama-7b");
+  outline.recurrent = {.key_heads = kHeads,
+                       .value_heads = kHeads,
+                       .key_width = kWidth,
+                       .value_width = kWidth,
+                       .convolution = 1};
+  outline.block_types.assign(static_cast<size_t>(outline.layers), {.recurrent = true});
+  const int64_t scanned = model::Program(outline).kind_at(1).work().scanned;
   const int64_t inner = 512, outer = scanned / inner;
   const at::Tensor x = at::randn({rows, inner}), w = at::randn({inner, outer}), dy = at::randn({rows, outer});
   return [=] {

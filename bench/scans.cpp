@@ -15,23 +15,24 @@
 #include "base/text.h"
 #include "cost/analytic.h"
 #include "cost/exchange.h"
+#include "model/outline.h"
 
 namespace {
 
 using namespace sluice;
 
-model::Shape layer_shape() {
-  model::Shape shape{.layers = 1,
-                     .hidden = 2048,
-                     .heads = 32,
-                     .kv_heads = 32,
-                     .head_dim = 64,
-                     .ffn_hidden = 5632,
-                     .vocab = 1024};
-  shape.recurrent = {
+model::Outline layer_shape() {
+  model::Outline outline{.layers = 1,
+                         .hidden = 2048,
+                         .heads = 32,
+                         .kv_heads = 32,
+                         .head_dim = 64,
+                         .ffn_hidden = 5632,
+                         .vocab = 1024};
+  outline.recurrent = {
       .key_heads = 16, .value_heads = 32, .key_width = 128, .value_width = 128, .convolution = 4};
-  shape.block_types = {{.recurrent = true}};
-  return shape;
+  outline.block_types = {{.recurrent = true}};
+  return outline;
 }
 
 struct Machine {
@@ -42,13 +43,13 @@ struct Machine {
 };
 
 Machine machine(const char* preset) {
-  const model::Shape shape = layer_shape();
+  const model::Outline outline = layer_shape();
   const strategy::Cluster cluster = strategy::cluster_preset(preset, 8);
   const cost::AnalyticMemory memory{.device_bytes = cluster.device_memory_bytes, .element_bytes = 2};
   const std::vector<int> degrees = {1};
   const cost::CostModel cost(
-      cost::analytic_options(shape, cost::rates_of(cluster), memory, degrees, cluster.gpus_per_node));
-  const model::Recurrent& own = shape.recurrent;
+      cost::analytic_options(outline, cost::rates_of(cluster), memory, degrees, cluster.gpus_per_node));
+  const model::Recurrent& own = outline.recurrent;
   return {cost, cost.options().inter, cost.state_bytes({.tp = 1, .pp = 1}),
           own.value_heads * own.key_width * own.key_width * 4};
 }

@@ -15,6 +15,7 @@
 #include "cost/shipped.h"
 #include "exact/exact.h"
 #include "inputs.h"
+#include "model/outline.h"
 #include "plan/planner.h"
 #include "schedule/pipeline_schedule.h"
 
@@ -38,7 +39,7 @@ cost::CostModel analytic() {
                                     .element_bytes = 2,
                                     .owner_bytes_per_parameter = 12};
   const std::vector<int> degrees = {1, 2, 4, 8};
-  return cost::CostModel(cost::analytic_options(model::named_shape("llama-7b"), cost::rates_of(cluster),
+  return cost::CostModel(cost::analytic_options(model::named_outline("llama-7b"), cost::rates_of(cluster),
                                                 memory, degrees, cluster.gpus_per_node));
 }
 

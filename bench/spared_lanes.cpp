@@ -20,7 +20,7 @@ using namespace sluice;
 int64_t mean_step_ns(const plan::Planner& planner, const std::vector<std::vector<int64_t>>& batches,
                      int world_size) {
   const model::ParameterTable table =
-      model::parameter_table(planner.cost().options().shape, planner.cost().program());
+      model::parameter_table(planner.cost().options().model, planner.cost().program());
   int64_t sum_ns = 0;
   for (const std::vector<int64_t>& lengths : batches) {
     const strategy::StepPlan plan = planner.plan(0, plan::sequences_of(lengths));

@@ -103,7 +103,7 @@ class Measured {
       : gpus_(c.gpus),
         cost_(options),
         one_backward_(with_one_backward(options)),
-        table_(model::parameter_table(options.shape)) {}
+        table_(model::parameter_table(options.model)) {}
 
   void add(const strategy::StepPlan& plan) {
     for (const strategy::PipelinePlan& pipeline : plan.pipelines) {

@@ -104,12 +104,12 @@ Setting setting(const std::string& folder, int gpus, const std::string& corpus) 
       .max_cp = std::min(gpus, 8),
       .lengths = bench::read_lengths(folder + "/" + corpus + "_lengths.txt", 2, bench::kContextTokens),
       .kept = ""};
-  const cost::CostModel cost = bench::cost_of(of.shape, std::max(8, gpus));
+  const cost::CostModel cost = bench::cost_of(of.model, std::max(8, gpus));
   plan::PlannerOptions options{.world_size = gpus, .candidates = bench::proposed(of, cost)};
   options.selection = plan::Selection::kCycle;
   options.effort = plan::Effort::kQuick;
   const plan::Planner planner(options, cost);
-  const auto table = model::parameter_table(cost.options().shape);
+  const auto table = model::parameter_table(cost.options().model);
   graph::LinkPlans links;
   Setting made{.gpus = gpus, .corpus = corpus, .steps = {}, .planned_awaited = {}};
   base::Rng rng(static_cast<uint64_t>(gpus), 17);
@@ -420,9 +420,9 @@ void print_acting(const std::string& folder) {
         .max_cp = bench::kAllLanes,
         .lengths = bench::read_lengths(folder + "/" + corpus + "_lengths.txt", 2, bench::kContextTokens),
         .kept = ""};
-    const cost::CostModel cost = bench::cost_of(of.shape, 8);
+    const cost::CostModel cost = bench::cost_of(of.model, 8);
     const plan::Planner priced({.world_size = 8, .candidates = bench::proposed(of, cost)}, cost);
-    const auto table = model::parameter_table(cost.options().shape);
+    const auto table = model::parameter_table(cost.options().model);
     base::Rng rng(3, 5);
     double alike = 0, unplanned = 0, planned = 0;
     for (int batch = 0; batch < 20; ++batch) {

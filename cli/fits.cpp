@@ -65,12 +65,12 @@ session::FitRequest request_of(const FitsArguments& arguments, const session::Pl
 
 void run(const FitsArguments& arguments) {
   const session::PlanningInputs inputs = session::resolve_machine(with_model_folder(arguments.inputs));
-  log_counted(inputs.calibration.options.shape);
+  log_counted(inputs.calibration.options.model);
   const session::FitRequest request = request_of(arguments, inputs);
   const std::optional<session::MemoryFit> fit = session::find_fit(request);
   const std::optional<session::MemoryFit> other = fit ? fit : session::find_fit_otherwise(request);
   const std::string asked =
-      text(base::human_count(model::parameter_count(inputs.calibration.options.shape)), " parameters and ",
+      text(base::human_count(model::parameter_count(inputs.calibration.options.model)), " parameters and ",
            base::human_count(arguments.context), " tokens on ",
            base::human_count(inputs.options.gpus, "GPU", "GPUs"), " of ", inputs.cluster.name);
   if (arguments.json) {

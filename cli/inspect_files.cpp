@@ -32,7 +32,7 @@
 #include "model/family_table.h"
 #include "model/hugging_face.h"
 #include "model/parameter_count.h"
-#include "model/shape_sizes.h"
+#include "model/summary.h"
 #include "model/wrapped.h"
 #include "report/metric_ranges.h"
 #include "report/plan_table.h"
@@ -54,57 +54,6 @@ constexpr int64_t kShownTokens = 48;
 
 std::string quoted(const std::string& value) { return base::json_text(value); }
 
-std::string heads_text(const model::Shape& shape) {
-  const model::Latent& latent = shape.latent;
-  if (latent.kv_rank == 0)
-    return text("heads ", shape.heads, " (", shape.kv_heads, " for keys and values) of ", shape.head_dim);
-  return text("heads ", shape.heads, " of ", latent.unrotated + latent.rotated, " (values ", latent.values,
-              "), keys and values from a latent vector of ", latent.kv_rank);
-}
-
-std::string ffn_text(const model::Shape& shape) {
-  const model::Experts& experts = shape.experts;
-  std::vector<std::string> parts;
-  bool dense = false;
-  for (int64_t layer = 0; layer < shape.layers; ++layer) dense |= !shape.block_type(layer).experts;
-  if (dense) parts.push_back(text("ffn ", shape.ffn_hidden));
-  if (experts.count > 0)
-    parts.push_back(text(experts.count, " experts of ", experts.hidden, ", ", experts.per_token, " a token"));
-  if (experts.shared_hidden > 0) parts.push_back(text("shared experts of ", experts.shared_hidden));
-  return base::join(parts, ", ");
-}
-
-int64_t recurrent_layers(const model::Shape& shape) {
-  int64_t layers = 0;
-  for (int64_t layer = 0; layer < shape.layers; ++layer) layers += shape.block_type(layer).recurrent ? 1 : 0;
-  return layers;
-}
-
-// ", 36 recurrent layers (gated delta rule, 32 heads of 128 x 128)", or nothing.
-std::string recurrent_text(const model::Shape& shape) {
-  const model::Recurrent& own = shape.recurrent;
-  const int64_t layers = recurrent_layers(shape);
-  if (layers == 0) return "";
-  const char* const name = own.recurrence == model::Recurrence::kMamba2 ? "Mamba-2"
-                           : own.recurrence == model::Recurrence::kGla  ? "gated linear attention"
-                                                                        : "gated delta rule";
-  return text(", ", base::human_count(layers, "recurrent layer", "recurrent layers"), " (", name, ", ",
-              own.value_heads, " heads of ", own.key_width, " x ", own.value_width, ")");
-}
-
-std::string shape_text(const model::Shape& shape) {
-  const int64_t parameters = model::parameter_count(shape), active = model::active_parameter_count(shape);
-  const bool computed = !shape.counted;
-  const bool attends = recurrent_layers(shape) < shape.layers;
-  return text(computed ? "" : text("model_type ", shape.family, " is counted, not computed: "),
-              human_count(parameters), " parameters",
-              active < parameters ? text(" (a token passes ", human_count(active), ")") : "", ": ",
-              model::layers_text(shape), recurrent_text(shape), attends ? ", " + heads_text(shape) : "",
-              shape.ffn_hidden > 0 ? ", " + ffn_text(shape) : "", ", vocabulary ", shape.vocab,
-              shape.tie_embeddings ? ", tied embeddings" : "",
-              computed && attends ? text(", rope theta ", shape.rope.theta) : "");
-}
-
 void print_tensor(const checkpoint::TensorInfo& tensor) {
   print("  %-52s %-5s %-18s %s\n", tensor.name.c_str(), tensor.format_type.c_str(),
         checkpoint::shape_text(tensor.shape).c_str(),
@@ -114,7 +63,7 @@ void print_tensor(const checkpoint::TensorInfo& tensor) {
 void print_layer_times(const cost::CostModel::Options& options) {
   print("%4s %10s %12s %12s %12s   one layer, forward and backward, of one sequence\n", "tp", "tokens",
         "forward", "input grad.", "weight grad.");
-  const model::Program program(options.shape);
+  const model::Program program(options.model);
   for (const auto& [tp, kinds] : options.kinds_by_tp) {
     for (size_t kind = 1; kind + 1 < kinds.size(); ++kind) {
       const cost::OperationTimes& layer = kinds[kind].times;
@@ -283,7 +232,7 @@ void inspect_checkpoint(const storage::Location& directory) {
   const checkpoint::Manifest& manifest = checkpoint.manifest();
   std::cout << text(directory.string(), ": checkpoint after ", manifest.step, " steps, saved by ",
                     manifest.world_size, " ranks, ", checkpoint::config_name(manifest.type), "\n  ",
-                    shape_text(manifest.shape), "\n");
+                    model::summary(manifest.model), "\n");
   for (const checkpoint::FileRecord& file : manifest.files) print_file(file.name, file, "owns");
   for (const checkpoint::FileRecord& file : manifest.shared)
     print_file(text(checkpoint::kSharedDirectory, "/", file.name), file, "shares");
@@ -342,11 +291,11 @@ void inspect_hugging_face(const fs::path& folder) {
   const bool weights = checkpoint::has_hugging_face_weights(folder);
   const bool counted =
       weights && fs::exists(config) &&
-      model::shape_to_plan_from_hugging_face(base::read_python_json(config), config.string()).counted;
+      model::model_to_plan_from_hugging_face(base::read_python_json(config), config.string()).counted();
   if (!weights || counted) return inspect_model_config(base::read_python_json(config), config.string());
   const checkpoint::HuggingFaceModel model(folder);
   std::cout << text(folder.string(), ": Hugging Face folder, ", checkpoint::config_name(model.type()), "\n  ",
-                    shape_text(model.shape()), "\n  ", model::abilities_text(model.shape()), "\n");
+                    model::summary(model.model()), "\n  ", model::abilities_text(model.model()), "\n");
   print_opened(model);
   print_carried(model);
   if (!checkpoint::has_optimizer(folder)) return;
@@ -387,7 +336,7 @@ void inspect_calibration(const Json& json, const std::string& name) {
 void inspect_calibration(const cost::Calibration& calibration, const std::string& name) {
   const cost::CostModel::Options& options = calibration.options;
   std::cout << text(name, ": calibration, ", calibration.hardware, "; ", calibration.source, "\n  ",
-                    shape_text(options.shape), "\n");
+                    model::summary(options.model), "\n");
   if (options.scheme_times.empty()) {
     print_layer_times(options);
   } else {
@@ -462,11 +411,11 @@ void inspect_trace(const Json& json, const std::string& name) {
 }
 
 void inspect_model_config(const Json& json, const std::string& name) {
-  const model::Shape shape = model::shape_to_plan_from_hugging_face(json, name);
-  std::cout << text(name, ": ", shape_text(shape), "\n  ", model::abilities_text(shape), "\n");
-  if (!shape.counted) return;
+  const model::Model model = model::model_to_plan_from_hugging_face(json, name);
+  std::cout << text(name, ": ", model::summary(model), "\n  ", model::abilities_text(model), "\n");
+  if (!model.counted()) return;
   try {
-    model::shape_from_hugging_face(json, name);
+    model::model_from_hugging_face(json, name);
   } catch (const base::InputError& error) {
     std::cout << text("  does not train: ", error.what(), "\n");
   }

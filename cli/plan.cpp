@@ -67,7 +67,7 @@ class Steps {
  public:
   explicit Steps(Planning& planning)
       : planning_(planning),
-        table_(model::parameter_table(planning.planner.cost().options().shape,
+        table_(model::parameter_table(planning.planner.cost().options().model,
                                       planning.planner.cost().program())),
         acts_(planning) {}
 
@@ -100,7 +100,7 @@ class Steps {
     const corpus::Batch drawn = planning_.sampler.next();
     if (!planning_.rollout)
       return {drawn.step,
-              session::sequences_of(drawn.samples, planning_.planner.cost().options().shape.head)};
+              session::sequences_of(drawn.samples, planning_.planner.cost().options().model.head())};
     const auto& [generation, load, updates, shares] = *planning_.rollout;
     const int64_t parts = std::min(updates, std::ssize(load));
     const base::Interval part = base::even_part(std::ssize(load), parts, drawn.step % parts);

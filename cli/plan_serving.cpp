@@ -72,7 +72,7 @@ void add_serving_options(CLI::App& command, ServingArguments& arguments,
 void plan_serving(const session::PlanningOptions& options, const ServingArguments& arguments, bool json) {
   const session::PlanningInputs inputs = session::resolve_machine(with_model_folder(options));
   const cost::CostModel::Options& machine = inputs.calibration.options;
-  log_counted(machine.shape);
+  log_counted(machine.model);
   if (!machine.scheme_times.empty())
     throw base::InputError(
         text("calibration ", options.calibration,

@@ -73,16 +73,16 @@ void add_run_options(CLI::App& command, RunPlanningOptions& run, const std::stri
   for (CLI::Option* input : inputs) input->excludes(config);
 }
 
-void log_counted(const model::Shape& shape) {
-  if (!shape.counted) return;
-  base::log_info(text("model_type ", shape.family,
-                      " is counted, not computed: ", base::human_count(model::parameter_count(shape)),
-                      " parameters, ", base::human_count(model::active_parameter_count(shape)),
+void log_counted(const model::Model& model) {
+  if (!model.counted()) return;
+  base::log_info(text("model_type ", model.family(),
+                      " is counted, not computed: ", base::human_count(model::parameter_count(model)),
+                      " parameters, ", base::human_count(model::active_parameter_count(model)),
                       " of them passed by a token; FLOPs and bytes are analytic"));
 }
 
 void log_proposing(const session::PlanningInputs& inputs) {
-  log_counted(inputs.calibration.options.shape);
+  log_counted(inputs.calibration.options.model);
   base::log_info(text("proposing strategies for ", base::human_count(inputs.options.gpus, "GPU", "GPUs"),
                       " and batches of ", base::human_count(inputs.options.tokens_per_step), " tokens"));
 }
@@ -93,7 +93,7 @@ Planning planning_of(const session::PlanningOptions& options, const std::string&
   if (inputs.strategies.empty()) {
     log_proposing(inputs);
   } else {
-    log_counted(inputs.calibration.options.shape);
+    log_counted(inputs.calibration.options.model);
   }
   Planning planning{session::make_planner(session::task_of(inputs, {.method = named})),
                     session::PhasedSampler(std::make_unique<corpus::Sampler>(inputs.sampler()))};

@@ -62,7 +62,7 @@ void add_run_options(CLI::App& command, RunPlanningOptions& run, const std::stri
 Planning planning_of_run(const RunPlanningOptions& options);
 
 // Notes on stderr if Sluice only counts the model's costs and cannot compute the model itself.
-void log_counted(const model::Shape& shape);
+void log_counted(const model::Model& model);
 
 // Notes on stderr that strategies will be proposed for the inputs.
 void log_proposing(const session::PlanningInputs& inputs);

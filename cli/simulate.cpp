@@ -52,7 +52,7 @@ study::Scenario scenario_of(const SimulateArguments& arguments) {
     config::RunConfig config =
         read_run_config(arguments.run.config, arguments.run.settings, HubFiles::kConfiguration);
     config::resolve_model(config, config::ModelUse::kPlan);
-    log_counted(*config.model.shape);
+    log_counted(*config.model.resolved);
     return study::scenario_of_run(config, {.ranks = arguments.run.ranks,
                                            .calibration = arguments.calibration,
                                            .steps = arguments.steps,
@@ -61,7 +61,7 @@ study::Scenario scenario_of(const SimulateArguments& arguments) {
   session::PlanningOptions inputs = arguments.inputs;
   if (!arguments.calibration.empty()) inputs.calibration = arguments.calibration;
   const session::PlanningInputs resolved = session::resolve_planning(with_model_folder(inputs));
-  log_counted(resolved.calibration.options.shape);
+  log_counted(resolved.calibration.options.model);
   return study::scenario_of(resolved, arguments.steps, arguments.max_cp);
 }
 

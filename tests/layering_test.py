@@ -12,6 +12,10 @@ TORCH = re.compile(r"^(ATen|torch|c10)/")
 # A layer's values are read where they are derived from and where they are computed.
 VALUES = {"model/layer.h", "model/layer_of.h", "model/derive.h", "model/make_parts.h"}
 READS_VALUES = {"model", "layers"}
+# An outline is what config.json says of usual decoders; others take a model::Model. Tests make small outlines.
+OUTLINES = {"model/outline.h", "model/outline_sizes.h"}
+READS_OUTLINES = {"src/config/keys.cpp", "src/config/config_file.cpp", "src/cost/measured_prices.cpp"}
+TEST_FILE = re.compile(r"_test\.cpp$|/test_|/testing")
 
 
 def table_faults(table, docs):
@@ -50,6 +54,9 @@ def include_faults(path, table, allowed):
             yield f"{place}: write the module: \"{own}/{included}\""
         elif included in VALUES and own not in READS_VALUES:
             yield f"{place}: {own} may not include {included}, which {sorted(READS_VALUES)} read: ask a model::Kind"
+        elif (included in OUTLINES and own != "model" and str(path) not in READS_OUTLINES
+              and not TEST_FILE.search(str(path))):
+            yield f"{place}: {own} may not include {included}: take a model::Model"
         elif quote == '"' and module not in allowed[own]:
             yield f"{place}: {own} may not include {included} (its row lists {sorted(table[own][1])})"
 

@@ -52,7 +52,7 @@ class NewFamilyTest(unittest.TestCase):
     def test_every_key_that_says_something_is_pinned(self):
         self.run_tool("cobalt", CONFIG)
         reader = self.read("src/model/families/cobalt.cpp")
-        for line in ('read_decoder(config, {.biases = true}, shape);', 'config.only("attention_bias", true);',
+        for line in ('read_decoder(config, {.biases = true}, outline);', 'config.only("attention_bias", true);',
                      'config.only("gate_limit", 7.5);', 'config.only("positions", "turned");',
                      'config.only("kinds", base::Json::parse(R"(["wide", "narrow"])"));'):
             self.assertIn(line, reader)

@@ -109,7 +109,7 @@ void run(EmbedArguments options) {
   const std::vector<InputText> inputs = read_texts(options);
   options.model = model_folder(options.model);
   run::ModelSource model = run::open_model(locate(options.model));
-  if (model.shape().head.kind != model::HeadKind::kRows) {
+  if (model.model().head().kind != model::HeadKind::kRows) {
     throw base::InputError(text(
         model.name(), " does not end in embeddings: train one with head.kind = \"embed\" ", "(heads.md)"));
   }

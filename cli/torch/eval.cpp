@@ -214,8 +214,8 @@ void require_tokenizer(const EvalArguments& options, const run::ModelSource& mod
 }
 
 // Compares a head with labels if all corpora have some; else its numbers are written alone.
-void label(corpus::Blend& blend, const EvalArguments& options, const model::Shape& shape) {
-  std::shared_ptr<const corpus::LabelRule> rule = session::label_rule(shape);
+void label(corpus::Blend& blend, const EvalArguments& options, const model::Model& model) {
+  std::shared_ptr<const corpus::LabelRule> rule = session::label_rule(model);
   const bool labelled = rule != nullptr && blend.has_labels();
   if (!labelled && options.scores.empty()) {
     throw base::InputError(
@@ -227,8 +227,8 @@ void label(corpus::Blend& blend, const EvalArguments& options, const model::Shap
   }
   if (!labelled) {
     corpus::LabelRule none{.form = corpus::LabelForm::kNone,
-                           .of_tokens = shape.head.kind == model::HeadKind::kTokens,
-                           .row = session::label_row(shape.head),
+                           .of_tokens = model.head().kind == model::HeadKind::kTokens,
+                           .row = session::label_row(model.head()),
                            .names = {}};
     rule = std::make_shared<const corpus::LabelRule>(std::move(none));
   }
@@ -240,7 +240,7 @@ run::Evaluator* new_evaluator(run::ModelSource& model, const EvalArguments& opti
                               const char* what) {
   warn_beyond_positions(model, longest, what, options.launch.rank);
   run::EvaluatorOptions evaluation = evaluation_of(options, model);
-  evaluation.context_length = model::table_positions(model.shape(), options.sampling.context_length, longest);
+  evaluation.context_length = model::table_positions(model.model(), options.sampling.context_length, longest);
   evaluation.launch = options.launch;
   evaluation.strategy = options.strategy;
   return new run::Evaluator(model, evaluation);
@@ -269,7 +269,7 @@ void print(const EvalArguments& options, const run::ModelSource& model, const ru
 // Evaluates queries of --corpus against the documents of --positives and --negatives.
 void run_retrieval(run::ModelSource& model, const EvalArguments& options,
                    const corpus::IndexedOptions& indexed) {
-  if (model.shape().head.kind != model::HeadKind::kRows) {
+  if (model.model().head().kind != model::HeadKind::kRows) {
     throw base::InputError(text("--positives are texts that embeddings find, and ", model.name(),
                                 " ends in none: train one with head.kind = \"embed\" (heads.md), or leave "
                                 "--positives out"));
@@ -306,17 +306,17 @@ void run(EvalArguments options) {
   std::vector<std::pair<std::string, double>> prefixes;
   for (const std::string& prefix : options.corpora) prefixes.emplace_back(prefix, 1.0);
   corpus::IndexedOptions indexed = corpus_places();
-  indexed.vocabulary = model.shape().vocab;
+  indexed.vocabulary = model.model().vocab();
   if (!options.positives.empty()) return run_retrieval(model, options, indexed);
   if (!options.negatives.empty())
     throw base::InputError("--negatives are beside --positives: name those, too");
   corpus::Blend blend = corpus::Blend::open(prefixes, indexed);
-  if (model.shape().head.kind == model::HeadKind::kVocabulary) {
+  if (model.model().has_vocabulary()) {
     if (!options.scores.empty())
       throw base::InputError("--scores are numbers of a head (heads.md), and the model ends in a vocabulary");
     blend.require_targets();
   } else {
-    label(blend, options, model.shape());
+    label(blend, options, model.model());
   }
   require_tokenizer(options, model);
   const std::vector<corpus::Batch> batches = batches_of(blend, options);

@@ -66,12 +66,12 @@ struct RankPlace {
   bool tells() const { return place.stage == 0 && place.lane == 0 && place.t == 0; }
 };
 
-RankPlace place_of(const GenerateArguments& options, const model::Shape& shape) {
+RankPlace place_of(const GenerateArguments& options, const model::Model& model) {
   const int ranks = options.launch.world_size, own = options.launch.rank;
   if (options.strategy.empty())
     return {.place = {.pipeline = own}, .pipelines = ranks, .first_rank = own, .together = false};
   const strategy::Strategy strategy =
-      run::parse_rollout_strategy(options.strategy, shape, ranks, "--strategy");
+      run::parse_rollout_strategy(options.strategy, model, ranks, "--strategy");
   RankPlace place{.place = strategy::places(strategy, ranks)[static_cast<size_t>(own)],
                   .pipelines = std::ssize(strategy.pipelines),
                   .together = ranks > 1};
@@ -197,7 +197,7 @@ void generate_all(run::ModelSource& model, const GenerateArguments& options, con
   sampling_params.end_tokens = end_tokens_of(model, tokenizer);
   std::vector<base::Interval> never;
   if (tokenizer != nullptr)
-    never = corpus::rows_without_token(*tokenizer, model.shape().vocab, sampling_params.end_tokens);
+    never = corpus::rows_without_token(*tokenizer, model.model().vocab(), sampling_params.end_tokens);
   generate::Generator generator(decoder, {.kv_blocks = pages, .max_num_seqs = most_texts}, std::move(never));
   for (Task& task : tasks) {
     if (!options.stops.empty())
@@ -256,8 +256,8 @@ void answer_one(const GenerateArguments& options) {
   Prompt prompt{.name = "the prompt", .text = options.prompt};
   prompt.model = options.adapter;
   if (prompt.text == "-") prompt.text.assign(std::istreambuf_iterator<char>(std::cin), {});
-  std::vector<Task> tasks{{prompt, tokens_of(tokenizer.get(), prompt, model.shape().vocab)}};
-  const RankPlace place = place_of(options, model.shape());
+  std::vector<Task> tasks{{prompt, tokens_of(tokenizer.get(), prompt, model.model().vocab())}};
+  const RankPlace place = place_of(options, model.model());
   if (place.pipelines > 1)
     throw base::InputError(text("--strategy is '", options.strategy, "', of ", place.pipelines,
                                 " pipelines, and one --prompt is one pipeline's: give a file of --prompts"));
@@ -300,13 +300,13 @@ void answer_file(const GenerateArguments& options) {
                             {"top_k", options.sampling.top_k}, {"top_p", options.sampling.top_p},
                             {"min_p", options.sampling.min_p}, {"seed", options.sampling.seed},
                             {"stop", options.stops},           {"dtype", options.dtype}};
-  const RankPlace place = place_of(options, model.shape());
+  const RankPlace place = place_of(options, model.model());
   CompletionsFile file(options.out, place.first_rank, about);
   std::vector<Task> tasks;
   for (const Prompt& prompt : prompts) {
     const bool own = prompt.index % place.pipelines == place.place.pipeline;
     if (own && !file.has(prompt.index))
-      tasks.push_back({prompt, tokens_of(tokenizer.get(), prompt, model.shape().vocab)});
+      tasks.push_back({prompt, tokens_of(tokenizer.get(), prompt, model.model().vocab())});
   }
   if (!tasks.empty() || place.together) {
     generate_all(model, options, place, tokenizer.get(), tasks,

@@ -95,7 +95,7 @@ std::unique_ptr<corpus::Tokenizer> tokenizer_of(const std::filesystem::path& tol
     throw base::InputError(text("no tokenizer goes with ", model.name(), ": name one with --tokenizer"));
   }
   corpus::TokenizerOptions options{.tools = python_tools()};
-  if (model.shape().head.kind != model::HeadKind::kVocabulary) options.end_token = corpus::kAddedToken;
+  if (!model.model().has_vocabulary()) options.end_token = corpus::kAddedToken;
   if (needed != Needed::kForChats) return corpus::load_tokenizer(path, options);
   options.callers = kCallers;
   corpus::TokenizerOptions for_chats = options;

@@ -17,23 +17,21 @@ serve::ServedHead::Activation activation_of(const std::string& problem, int64_t 
 
 }  // namespace
 
-bool ends_in_head(const run::ModelSource& model) {
-  return model.shape().head.kind != model::HeadKind::kVocabulary;
-}
+bool ends_in_head(const run::ModelSource& model) { return !model.model().has_vocabulary(); }
 
 serve::ServedHead served_head(const run::ModelSource& model) {
-  const model::Shape& shape = model.shape();
-  serve::ServedHead head{.width = shape.head_numbers()};
-  if (shape.head.kind == model::HeadKind::kRows) return head;
-  if (shape.head.kind == model::HeadKind::kTokens) {
+  const model::Model& own = model.model();
+  serve::ServedHead head{.width = own.head_numbers()};
+  if (own.head().kind == model::HeadKind::kRows) return head;
+  if (own.head().kind == model::HeadKind::kTokens) {
     throw base::InputError(base::text(model.name(),
                                       " ends in numbers of every token, and endpoints give those of texts: "
                                       "serve a classifier, a reward model or an embedding model, or ask "
                                       "`sluice eval --scores`"));
   }
-  model::HeadLabels labels = model::head_labels(*shape.config.json, shape.head.numbers);
+  model::HeadLabels labels = model::head_labels(*own.config(), own.head().numbers);
   head.output = serve::ServedHead::Output::kNumbers;
-  head.activation = activation_of(labels.problem, shape.head.numbers);
+  head.activation = activation_of(labels.problem, own.head().numbers);
   head.labels = std::move(labels.names);
   return head;
 }

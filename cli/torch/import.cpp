@@ -39,7 +39,7 @@ void run(ImportArguments options) {
   const int64_t step = checkpoint::step_of_directory(directory).value_or(0);
   if (options.json) {
     const base::Json json = {{"checkpoint", directory.string()},
-                             {"parameters", model::parameter_count(model.shape())},
+                             {"parameters", model::parameter_count(model.model())},
                              {"dtype", checkpoint::config_name(model.type())},
                              {"step", step},
                              {"optimizer", training}};
@@ -47,7 +47,7 @@ void run(ImportArguments options) {
     return;
   }
   std::cout << base::text(
-      directory.string(), ": ", base::human_count(model::parameter_count(model.shape())), " parameters of ",
+      directory.string(), ": ", base::human_count(model::parameter_count(model.model())), " parameters of ",
       checkpoint::config_name(model.type()),
       training ? base::text(" with the optimiser's state after ", base::human_count(step, "step", "steps"))
                : "",

@@ -14,7 +14,7 @@ namespace sluice::cli {
 Planning planning_of_run(const RunPlanningOptions& options) {
   config::RunConfig config = read_run_config(options.config, options.settings, HubFiles::kConfiguration);
   config::resolve_model(config, config::ModelUse::kPlan);
-  log_counted(*config.model.shape);
+  log_counted(*config.model.resolved);
   if (!options.calibration.empty()) config.parallel.calibration = options.calibration;
   if (!options.method.empty()) config.parallel.method = options.method;
   if (config.parallel.calibration == "auto") {
@@ -39,7 +39,7 @@ Planning planning_of_run(const RunPlanningOptions& options) {
     const plan::Planner& planner = planned.planner;
     planned.rollout = {session::rollout_schemes_of(config, planner.cost(), planner.options().world_size),
                        session::expected_load(config, lengths), config.rl.updates_per_rollout,
-                       session::shares_prompts(config, planner.cost().options().shape)};
+                       session::shares_prompts(config, planner.cost().options().model)};
   }
   return planned;
 }

@@ -66,7 +66,7 @@ bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-void require_one_pipeline(const ServeArguments& options, const model::Shape& shape) {
+void require_one_pipeline(const ServeArguments& options, const model::Model& model) {
   const int ranks = options.launch.world_size;
   if (ranks == 1) return;
   if (options.strategy.empty()) {
@@ -74,7 +74,7 @@ void require_one_pipeline(const ServeArguments& options, const model::Shape& sha
                                 "--strategy, as <", ranks, ",1,1>"));
   }
   const size_t pipelines =
-      run::parse_rollout_strategy(options.strategy, shape, ranks, "--strategy").pipelines.size();
+      run::parse_rollout_strategy(options.strategy, model, ranks, "--strategy").pipelines.size();
   if (pipelines > 1) {
     throw base::InputError(text("--strategy is '", options.strategy, "', of ", pipelines,
                                 " pipelines: start a server for each"));
@@ -212,7 +212,7 @@ void serve_text(ServeArguments& options, const run::ModelSource& model, const co
           shard.like.device().is_cpu() ? kBatchedTokensOnCpus : kBatchedTokens)};
   options.server.end_tokens = end_tokens_of(model, &tokenizer);
   const std::vector<base::Interval> never =
-      corpus::rows_without_token(tokenizer, model.shape().vocab, options.server.end_tokens);
+      corpus::rows_without_token(tokenizer, model.model().vocab(), options.server.end_tokens);
   if (options.launch.rank > 0) return follow_first(evaluator, decoder, scheduler, never);
   serve::Engine engine(decoder, {.scheduler = scheduler,
                                  .never = never,
@@ -247,7 +247,7 @@ void run(ServeArguments options) {
                                 " ends in a head, and adapters are served beside a model that "
                                 "generates: export the tuned model, merged, and serve that folder"));
   options.adapters.add_to(model);
-  if (!head) require_one_pipeline(options, model.shape());
+  if (!head) require_one_pipeline(options, model.model());
   options.server.context_length = context_length_of(options, model);
   const std::unique_ptr<corpus::Tokenizer> tokenizer =
       tokenizer_of(options.tokenizer, model, Needed::kForChats, options.chat);
@@ -256,7 +256,7 @@ void run(ServeArguments options) {
   evaluation.launch = options.launch;
   evaluation.strategy = options.strategy;
   run::Evaluator evaluator(model, evaluation);
-  options.server.vocabulary = model.shape().vocab;
+  options.server.vocabulary = model.model().vocab();
   options.server.fingerprint = fingerprint_of(model);
   if (options.before->port() != 0) options.server.port = options.before->port();
   head ? serve_head(options, model, *tokenizer, evaluator)

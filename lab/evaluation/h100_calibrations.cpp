@@ -23,15 +23,18 @@ cost::Calibration calibration_of(const std::string& size) {
   const cost::DeviceRates& device = cost::rates_of_devices(cluster);
   cluster.intra_node = device.collective;
   const std::vector<int> degrees = {1, 2, 4, 8};
-  cost::CostModel::Options options = cost::analytic_options(
-      model::named_shape("llama-" + size), cost::rates_of(cluster),
-      {.device_bytes = cluster.device_memory_bytes / 10 * 9, .element_bytes = 2}, degrees, cluster.topology());
-  return {"nodes of eight H100 80 GB",
-          base::text("attention: ", device.attention.front().name, ", ", device.attention.front().source,
-                     "; links in a node: ", device.collective_source, "; products: ", device.product_source,
-                     "; host: ", cost::host_rates().source,
-                     "; memory, update and links between nodes: the data sheets that the cluster preset h100x8 names"),
-          std::move(options)};
+  cost::CostModel::Options options =
+      cost::analytic_options(model::named_model("llama-" + size), cost::rates_of(cluster),
+                             {.device_bytes = cluster.device_memory_bytes / 10 * 9, .element_bytes = 2},
+                             degrees, cluster.topology());
+  return {
+      "nodes of eight H100 80 GB",
+      base::text(
+          "attention: ", device.attention.front().name, ", ", device.attention.front().source,
+          "; links in a node: ", device.collective_source, "; products: ", device.product_source,
+          "; host: ", cost::host_rates().source,
+          "; memory, update and links between nodes: the data sheets that the cluster preset h100x8 names"),
+      std::move(options)};
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "base/rng.h"
 #include "cost/analytic.h"
 #include "cost/test_model.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 #include "strategy/pass.h"
 
 namespace sluice::published {
@@ -19,8 +19,8 @@ namespace {
 
 cost::CostModel small_machine(int64_t device_bytes, int gpus_per_node = 4) {
   const std::vector<int> degrees = {1, 2, 4};
-  cost::CostModel::Options options =
-      cost::analytic_options(model::test_shape_of_8_heads(), {}, {.device_bytes = device_bytes}, degrees, 4);
+  cost::CostModel::Options options = cost::analytic_options(model::test_outline_of_8_heads(), {},
+                                                            {.device_bytes = device_bytes}, degrees, 4);
   options.topology = gpus_per_node;
   return cost::CostModel(std::move(options));
 }

@@ -116,7 +116,7 @@ strategy::StepPlan static_groups_plan(const StaticGroups& choice, std::span<cons
 }
 
 int most_group_lanes(const GroupProgram& program, const cost::CostModel& cost, int most_lanes) {
-  const int64_t heads = model::most_head_lanes(cost.options().shape, program.scheme.tp);
+  const int64_t heads = model::most_head_lanes(cost.options().model, program.scheme.tp);
   int lanes = 1;
   while (2 * lanes <= most_lanes &&
          (program.exchange == strategy::Exchange::kRing || heads % (2 * lanes) == 0)) {

@@ -50,7 +50,7 @@ TEST(ByteScaleSystem, OffloadingSavesLanesAndItsGraphsAreProved) {
   const LaneLayout layout{.tokens = held * 5 / 8};
   inputs.context_length = held * 12 / 5;
   const auto sequences = test_sequences(test_lengths(3, inputs.context_length));
-  const model::ParameterTable table = model::parameter_table(options.shape);
+  const model::ParameterTable table = model::parameter_table(options.model);
   for (const ByteScaleStep step : {ByteScaleStep::kLanes, ByteScaleStep::kBalance}) {
     const auto system = make_byte_scale(inputs, step, layout, published::OffloadRule::kFewestLanes);
     const SystemStep done = system->step(0, sequences);

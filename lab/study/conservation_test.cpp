@@ -9,6 +9,7 @@
 #include "graph/testing.h"
 #include "graph/trace.h"
 #include "link/route.h"
+#include "model/outline.h"
 #include "plan/planner.h"
 #include "report/time_shares.h"
 
@@ -36,11 +37,11 @@ std::vector<strategy::Sequence> random_batch(base::Rng& rng, int64_t longest) {
 SimulatedRun random_run(uint64_t seed) {
   base::Rng rng(seed, 5);
   const int world_size = static_cast<int>(rng.between(1, 12));
-  const model::Shape shape = model::shape_of_12_heads(rng.between(4, 9), rng.below(3) == 0);
+  const model::Outline outline = model::outline_of_12_heads(rng.between(4, 9), rng.below(3) == 0);
   cost::CostModel::Options options =
-      graph::testing::small_cost(shape, {.gpus_per_node = static_cast<int>(rng.between(1, 8)),
-                                         .device_bytes = 1'000'000'000,
-                                         .latency_ns = rng.between(1, 2000)})
+      graph::testing::small_cost(outline, {.gpus_per_node = static_cast<int>(rng.between(1, 8)),
+                                           .device_bytes = 1'000'000'000,
+                                           .latency_ns = rng.between(1, 2000)})
           .options();
   const int node_ranks = options.topology.node_ranks();
   options.topology = {node_ranks, static_cast<int>(rng.between(1, node_ranks))};
@@ -54,7 +55,7 @@ SimulatedRun random_run(uint64_t seed) {
                    planner.plan(static_cast<int64_t>(seed),
                                 random_batch(rng, std::min<int64_t>(2000, planner.max_len_tokens()))),
                    {},
-                   model::parameter_table(shape)};
+                   model::parameter_table(outline)};
   run.graph = graph::build(run.plan, run.table, cost, world_size);
   return run;
 }
@@ -94,7 +95,7 @@ void expect_rows_pass_between_stages(const SimulatedRun& run) {
     for (const strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches) {
       const int64_t rows = (micro_batch.tokens() + scheme.tp - 1) / scheme.tp;
       const int arrows = 2 * (scheme.pp - 1) * scheme.tp * micro_batch.lanes;
-      expected_bytes += arrows * rows * options.shape.hidden * options.memory.element_bytes;
+      expected_bytes += arrows * rows * options.model.hidden * options.memory.element_bytes;
       expected_arrows += static_cast<size_t>(arrows);
     }
   }

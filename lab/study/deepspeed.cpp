@@ -46,7 +46,7 @@ std::vector<Variant> ulysses_variants(const SystemInputs& inputs) {
 // The ranks of DeepSpeed divide experts under all ZeRO stages but the third, which gathers them.
 std::vector<Variant> deepspeed_variants(const SystemInputs& inputs) {
   std::vector<Variant> variants = ulysses_variants(inputs);
-  for (const int experts : expert_degrees(inputs.cost.options().shape, inputs.world_size)) {
+  for (const int experts : expert_degrees(inputs.cost.options().model, inputs.world_size)) {
     if (experts == 1) continue;
     for (const Sharding sharding : {Sharding::kZero1, Sharding::kZero2}) {
       for (const bool recompute : {false, true})
@@ -62,7 +62,7 @@ std::vector<Variant> torchtitan_variants(const SystemInputs& inputs) {
     const int tp = scheme.tp;
     if (scheme.pp > 1 || tp > inputs.cost.options().topology.node_ranks() || inputs.world_size % tp != 0)
       continue;
-    for (const int experts : expert_degrees(inputs.cost.options().shape, inputs.world_size / tp)) {
+    for (const int experts : expert_degrees(inputs.cost.options().model, inputs.world_size / tp)) {
       const strategy::Scheme degrees{.tp = tp, .ep = experts};
       for (const Sharding sharding : {Sharding::kZero3, Sharding::kHsdp}) {
         for (const bool recompute : {false, true})

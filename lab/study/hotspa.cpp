@@ -45,7 +45,7 @@ class SwitchTimes {
  public:
   SwitchTimes(const cost::CostModel& cost, int world_size)
       : cost_(&cost),
-        table_(model::parameter_table(cost.options().shape, cost.program())),
+        table_(model::parameter_table(cost.options().model, cost.program())),
         world_size_(world_size) {}
 
   int64_t ns(const strategy::Strategy& from, const strategy::Strategy& to) {

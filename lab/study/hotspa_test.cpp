@@ -75,13 +75,13 @@ TEST(HotSpa, SequenceBeyondTheContextIsInfeasible) {
 TEST(HotSpa, SwitchMovesWhatARankDoesNotHold) {
   const SystemInputs inputs = test_inputs();
   const cost::CostModel::Options& options = inputs.cost.options();
-  const model::ParameterTable table = model::parameter_table(options.shape);
+  const model::ParameterTable table = model::parameter_table(options.model);
   const auto two = strategy::parse_strategy("4x<2,1,1>", 8);
   const auto one = strategy::parse_strategy("8x<1,1,1>", 8);
   EXPECT_EQ(switch_ns(table, two, two, 8, inputs.cost), 0);
   // From replicas to halves nothing moves; back, each rank of a node gets the other half from its node.
   EXPECT_EQ(switch_ns(table, one, two, 8, inputs.cost), 0);
-  const int64_t all = model::parameter_count(options.shape);
+  const int64_t all = model::parameter_count(options.model);
   const int64_t half_bytes = all / 2 * (options.memory.element_bytes + options.memory.accumulator_bytes);
   const int64_t ns = switch_ns(table, two, one, 8, inputs.cost);
   EXPECT_NEAR(static_cast<double>(ns), static_cast<double>(options.intra.of_bytes(half_bytes)),

@@ -36,7 +36,7 @@ std::optional<DividedExperts> best_divided(const SystemInputs& inputs) {
     for (const strategy::Scheme& scheme : inputs.cost.schemes(inputs.world_size)) {
       if (inputs.world_size % scheme.ranks() != 0) continue;
       const int lanes = inputs.world_size / scheme.ranks();
-      for (const int experts : expert_degrees(inputs.cost.options().shape, lanes)) {
+      for (const int experts : expert_degrees(inputs.cost.options().model, lanes)) {
         if (experts == 1) continue;
         const strategy::Scheme degrees{.tp = scheme.tp, .pp = scheme.pp, .ep = experts};
         const auto choice = published::best_static_groups(

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "graph/build.h"
 #include "model/parameters.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 #include "study/test_inputs.h"
 
 namespace sluice::study {
@@ -34,7 +34,7 @@ TEST(Megatron, BackwardIsOneCell) {
   const auto system = make_megatron(inputs);
   EXPECT_EQ(system->cost().options().backward_cells, cost::BackwardCells::kOne);
   const SystemStep done = system->step(0, test_sequences(test_lengths(3, inputs.context_length)));
-  const graph::StepGraph graph = graph::build(done.plan, model::parameter_table(inputs.cost.options().shape),
+  const graph::StepGraph graph = graph::build(done.plan, model::parameter_table(inputs.cost.options().model),
                                               system->cost(), inputs.world_size);
   EXPECT_GE(graph.makespan_ns, done.plan.estimated_ns);
 }
@@ -58,11 +58,12 @@ TEST(Megatron, ContextThatNothingHoldsIsInfeasible) {
 
 // So large that experts must be divided, by neighbours or between nodes.
 SystemInputs inputs_of_experts() {
-  model::Shape shape = model::test_shape_of_8_heads();
-  shape.experts = {.count = 64, .per_token = 2, .hidden = shape.ffn_hidden};
+  model::Outline outline = model::test_outline_of_8_heads();
+  outline.experts = {.count = 64, .per_token = 2, .hidden = outline.ffn_hidden};
   SystemInputs inputs = test_inputs(700);
   const std::vector<int> degrees = {1};
-  inputs.cost = cost::CostModel(cost::analytic_options(shape, {}, {.device_bytes = 285'000'000}, degrees, 4));
+  inputs.cost =
+      cost::CostModel(cost::analytic_options(outline, {}, {.device_bytes = 285'000'000}, degrees, 4));
   return inputs;
 }
 

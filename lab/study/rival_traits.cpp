@@ -12,7 +12,7 @@ namespace {
 
 // Bytes that a token's input of each layer takes on one of tp·pp ranks.
 int64_t inputs_bytes(const cost::CostModel::Options& options, int64_t blocks, int tp) {
-  return options.shape.hidden * options.memory.element_bytes * blocks / tp;
+  return options.model.hidden() * options.memory.element_bytes * blocks / tp;
 }
 
 }  // namespace
@@ -73,10 +73,10 @@ published::GroupProgram sharded_program(Sharding sharding, const strategy::Schem
   return {.scheme = scheme, .exchange = exchange};
 }
 
-std::vector<int> expert_degrees(const model::Shape& shape, int lanes) {
+std::vector<int> expert_degrees(const model::Model& model, int lanes) {
   std::vector<int> degrees = {1};
-  for (int lanes_of = 2; shape.experts.count > 0 && lanes % lanes_of == 0; lanes_of *= 2) {
-    if (model::experts_fault(shape, lanes_of).empty()) degrees.push_back(lanes_of);
+  for (int lanes_of = 2; model.experts().count > 0 && lanes % lanes_of == 0; lanes_of *= 2) {
+    if (model::experts_fault(model, lanes_of).empty()) degrees.push_back(lanes_of);
   }
   return degrees;
 }

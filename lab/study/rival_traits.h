@@ -35,7 +35,7 @@ cost::CostModel sharded_cost(const cost::CostModel& cost, Sharding sharding, boo
 
 // The numbers of neighbouring lanes that may divide a program's experts: 1, and powers of two that divide
 // lanes and experts.
-std::vector<int> expert_degrees(const model::Shape& shape, int lanes);
+std::vector<int> expert_degrees(const model::Model& model, int lanes);
 
 // The time of gathering all parameters once, in kZero2 before a step; else 0.
 int64_t gather_once_ns(Sharding sharding, const published::GroupProgram& program,

@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 #include "config/config_file.h"
-#include "model/shape_sizes.h"
+#include "model/summary.h"
 #include "session/data.h"
 #include "session/low_precision_gemms.h"
 #include "session/other_models.h"
@@ -41,17 +41,17 @@ std::vector<std::pair<std::string, std::string>> facts_of(const config::RunConfi
                                                           const std::string& calibration,
                                                           const std::string& source,
                                                           const Scenario& scenario) {
-  const model::Shape& shape = *config.model.shape;
+  const model::Model& model = *config.model.resolved;
   std::vector<std::string> corpora;
   for (const auto& [prefix, weight] : config.data.train) corpora.push_back(prefix);
-  return {{"cluster", text(scenario.inputs.world_size, " ranks, ", scenario.inputs.cluster.name)},
-          {"model",
-           text(model::layers_text(shape), ", ", base::human_count(scenario.table.size()), " parameters")},
-          {"calibration", text(calibration, " (", source, ")")},
-          {"corpus", base::join(corpora, ", ")},
-          {"context", text(base::human_count(config.data.context_length), " tokens")},
-          {"batch", text(base::human_count(config.data.tokens_per_step), " tokens")},
-          {"seed", text(config.data.seed)}};
+  return {
+      {"cluster", text(scenario.inputs.world_size, " ranks, ", scenario.inputs.cluster.name)},
+      {"model", text(model::size_text(model), ", ", base::human_count(scenario.table.size()), " parameters")},
+      {"calibration", text(calibration, " (", source, ")")},
+      {"corpus", base::join(corpora, ", ")},
+      {"context", text(base::human_count(config.data.context_length), " tokens")},
+      {"batch", text(base::human_count(config.data.tokens_per_step), " tokens")},
+      {"seed", text(config.data.seed)}};
 }
 
 // The trained model gets the memory that other models leave. Acts of a reference, which computes once a
@@ -62,7 +62,8 @@ void add_models_beside(const config::RunConfig& config, int64_t beside_bytes, Sc
   std::vector<session::OtherModel> models = session::other_models(config);
   for (const session::OtherModel& model : models)
     names.push_back(model.folder.empty() ? model.key : text(model.key, " ", model.folder.string()));
-  if (session::needs_reference(config.rl)) names.emplace_back("the reference, whose time is not in the steps");
+  if (session::needs_reference(config.rl))
+    names.emplace_back("the reference, whose time is not in the steps");
   scenario.facts.emplace_back("beside the model", text(base::human_bytes(static_cast<double>(beside_bytes)),
                                                        " a rank for ", base::join(names, ", ")));
   if (models.empty()) return;
@@ -90,7 +91,7 @@ Scenario scenario_of_run(const config::RunConfig& config, const RunScenarioOptio
                       .devices = machine.devices};
   if (inputs.choices.method->plans_lanes()) inputs.choices.max_cp = max_cp;
   const std::string& name = options.calibration.empty() ? config.parallel.calibration : options.calibration;
-  Scenario scenario{.inputs = std::move(inputs), .table = model::parameter_table(*config.model.shape)};
+  Scenario scenario{.inputs = std::move(inputs), .table = model::parameter_table(*config.model.resolved)};
   require_room(scenario.inputs.cost, world_size, config::longest_context(config));
   draw(config, options.steps, scenario);
   scenario.facts = facts_of(config, name, machine.calibration.source, scenario);

@@ -18,7 +18,7 @@ struct RunScenarioOptions {
 
 // The batches that training draws from the configured corpora, from its first step on, on the machine that
 // session::machine_of finds. Sluice proposes, chooses and plans by the configuration. InputError naming key
-// and value, as for training; InfeasibleError as scenario_of. REQUIRES: config.model.shape
+// and value, as for training; InfeasibleError as scenario_of. REQUIRES: config.model.resolved
 // (config::resolve_model).
 Scenario scenario_of_run(const config::RunConfig& config, const RunScenarioOptions& options);
 

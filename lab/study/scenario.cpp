@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "cost/exchange.h"
 #include "cost/memory_cost.h"
-#include "model/shape_sizes.h"
+#include "model/summary.h"
 #include "plan/memory_choice.h"
 #include "session/memory_fit.h"
 
@@ -19,11 +19,11 @@ namespace {
 
 std::vector<std::pair<std::string, std::string>> facts_of(const session::PlanningInputs& inputs) {
   const session::PlanningOptions& options = inputs.options;
-  const model::Shape& shape = inputs.calibration.options.shape;
-  const int64_t parameters = model::parameter_table(shape).size();
+  const model::Model& model = inputs.calibration.options.model;
+  const int64_t parameters = model::parameter_table(model).size();
   return {{"cluster", text(options.gpus, " GPUs, ", inputs.cluster.name)},
-          {"model", text(options.model.empty() ? "" : options.model + ": ", model::layers_text(shape), ", ",
-                         base::human_count(parameters), " parameters", shape.counted ? ", counted" : "")},
+          {"model", text(options.model.empty() ? "" : options.model + ": ", model::size_text(model), ", ",
+                         base::human_count(parameters), " parameters", model.counted() ? ", counted" : "")},
           {"calibration", text(options.calibration, " (", inputs.calibration.source, ")")},
           {"corpus", text(base::human_count(static_cast<int64_t>(inputs.lengths.size())), " documents")},
           {"context", text(base::human_count(options.context_length), " tokens")},
@@ -77,7 +77,7 @@ Scenario scenario_of(const session::PlanningInputs& inputs, int64_t steps, int m
                                .devices = inputs.devices()},
                     .facts = facts_of(inputs),
                     .made_from = session::to_json(inputs)};
-  scenario.table = model::parameter_table(inputs.calibration.options.shape, scenario.inputs.cost.program());
+  scenario.table = model::parameter_table(inputs.calibration.options.model, scenario.inputs.cost.program());
   require_room(scenario.inputs.cost, options.gpus, options.context_length);
   corpus::Sampler sampler = inputs.sampler();
   for (int64_t step = 0; step < steps; ++step) scenario.batches.push_back(sampler.next());

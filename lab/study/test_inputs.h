@@ -13,7 +13,7 @@
 #include "cost/test_model.h"
 #include "graph/build.h"
 #include "model/parameters.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 #include "strategy/cluster.h"
 #include "study/system.h"
 
@@ -28,12 +28,12 @@ inline std::vector<int64_t> test_lengths(uint64_t seed, int64_t longest, int cou
 
 // 8 ranks; <1,1,1> holds a few thousand tokens; the context is a few hundred more, unless `context` is given.
 inline SystemInputs test_inputs(int64_t context = 0) {
-  const model::Shape shape = model::test_shape_of_8_heads();
+  const model::Outline outline = model::test_outline_of_8_heads();
   const std::vector<int> degrees = {1, 2, 4};
-  SystemInputs inputs{
-      .cluster = strategy::cluster_preset("local", 1),
-      .world_size = 8,
-      .cost = cost::CostModel(cost::analytic_options(shape, {}, {.device_bytes = 128'000'000}, degrees, 4))};
+  SystemInputs inputs{.cluster = strategy::cluster_preset("local", 1),
+                      .world_size = 8,
+                      .cost = cost::CostModel(
+                          cost::analytic_options(outline, {}, {.device_bytes = 128'000'000}, degrees, 4))};
   const int64_t one_rank = cost::MemoryCost(inputs.cost, {}).max_len_tokens(inputs.world_size);
   inputs.context_length = context > 0 ? context : one_rank + 200;
   for (uint64_t seed = 0; seed < 4; ++seed) {
@@ -54,7 +54,7 @@ inline std::vector<strategy::Sequence> test_sequences(const std::vector<int64_t>
 // program that the verifier proves. Returns the last graph.
 inline graph::StepGraph expect_runs_all(const SystemStep& step, std::vector<strategy::Sequence> sequences,
                                         const cost::CostModel& cost, int world_size) {
-  const model::ParameterTable table = model::parameter_table(cost.options().shape, cost.program());
+  const model::ParameterTable table = model::parameter_table(cost.options().model, cost.program());
   std::vector<strategy::Sequence> ran;
   const auto prove = [&](const strategy::StepPlan& plan) {
     strategy::validate(plan, world_size);

@@ -157,7 +157,7 @@ int64_t BackgroundSave::spent_ns() const {
 
 // Rebuilds all ranks' file records from their status; rank 0 commits them.
 void BackgroundSave::note_files(std::span<const SaveStatus> words) {
-  const model::ParameterTable table = model::parameter_table(input_.manifest.shape);
+  const model::ParameterTable table = model::parameter_table(input_.manifest.model);
   const link::OwnerLayout owners{options_.world_size};
   input_.manifest.world_size = options_.world_size;
   input_.manifest.files.clear();

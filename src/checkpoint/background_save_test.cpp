@@ -13,7 +13,7 @@
 #include "checkpoint/test_directory.h"
 #include "link/layout.h"
 #include "model/parameter_count.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 
 namespace sluice::checkpoint {
 namespace {
@@ -58,7 +58,7 @@ class SavingBehind : public testing::Test {
     ranks_[r].set(table_, r, static_cast<float>(step));
     SaveInput input;
     input.manifest.step = step;
-    input.manifest.shape = model::saved_shape(1);
+    input.manifest.model = model::saved_outline(1);
     if (r == 0) input.companions.push_back({"config.json", "{}"});
     input.snapshot = [this, r] {
       snapshots_[r] = ranks_[r].values;
@@ -105,7 +105,7 @@ class SavingBehind : public testing::Test {
 
   TestDirectory directory_;
   fs::path root_ = directory_ / "checkpoints";
-  model::ParameterTable table_ = model::parameter_table(model::saved_shape(1));
+  model::ParameterTable table_ = model::parameter_table(model::saved_outline(1));
   std::vector<std::vector<float>> snapshots_[kRanks];
   Rank ranks_[kRanks];
 };
@@ -119,7 +119,7 @@ TEST_F(SavingBehind, SavesTheStateOfItsBeginning) {
   EXPECT_EQ(exchange_until_news(), Progress::kCommitted);
   EXPECT_FALSE(ranks_[0].save->busy());
   expect_saved(root_, 7);
-  EXPECT_GT(ranks_[0].save->saved_bytes(), 3 * 4 * model::parameter_count(model::saved_shape(1)));
+  EXPECT_GT(ranks_[0].save->saved_bytes(), 3 * 4 * model::parameter_count(model::saved_outline(1)));
 }
 
 TEST_F(SavingBehind, WaitsForEveryRank) {

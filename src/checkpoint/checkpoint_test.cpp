@@ -16,7 +16,7 @@
 #include "checkpoint/save.h"
 #include "checkpoint/test_directory.h"
 #include "link/layout.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 
 namespace sluice::checkpoint {
 namespace {
@@ -26,10 +26,10 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-model::Shape small_shape() {
-  model::Shape shape = model::saved_shape();
-  shape.tie_embeddings = true;
-  return shape;
+model::Outline small_shape() {
+  model::Outline outline = model::saved_outline();
+  outline.tie_embeddings = true;
+  return outline;
 }
 
 // The value of an element, a pure function of where it belongs.
@@ -64,7 +64,7 @@ template <typename Element>
 fs::path save(const fs::path& root, int64_t step, int ranks, int keep = 2,
               const base::Json& evaluation = nullptr) {
   const model::ParameterTable table = model::parameter_table(small_shape());
-  Manifest manifest{.step = step, .world_size = ranks, .shape = small_shape()};
+  Manifest manifest{.step = step, .world_size = ranks, .model = small_shape()};
   manifest.type = sizeof(Element) == sizeof(double) ? TensorType::kFloat64 : TensorType::kFloat32;
   manifest.sampler = {{"epoch", 3}};
   manifest.calibration = {{"schemes", {1, 2}}};
@@ -158,10 +158,10 @@ TEST(Checkpoint, MoreRanksThanElementsLeaveEmptyFiles) {
 TEST(Checkpoint, AnotherModelOrPrecisionIsRefused) {
   const TestDirectory root;
   Checkpoint checkpoint(save<float>(root.path(), 1, 1));
-  model::Shape other = small_shape();
+  model::Outline other = small_shape();
   other.ffn_hidden = 16;
-  const auto fault = [&](const model::Shape& shape, TensorType type) {
-    return message_of<base::InputError>([&] { checkpoint.require_model(shape, type); });
+  const auto fault = [&](const model::Outline& outline, TensorType type) {
+    return message_of<base::InputError>([&] { checkpoint.require_model(outline, type); });
   };
   EXPECT_THAT(fault(other, TensorType::kFloat32), HasSubstr("ffn_hidden 12 but the run has 16"));
   EXPECT_THAT(fault(small_shape(), TensorType::kFloat64), HasSubstr("set train.dtype"));
@@ -291,9 +291,9 @@ TEST(Checkpoint, OnlyFilesThatHoldWhatIsWantedAreChecked) {
 // One bucket's slice of 20 million elements, more than a block of each state, alone in its file.
 TEST(Checkpoint, ReaderOfAPartReadsThatPartAlone) {
   const TestDirectory root;
-  model::Shape shape = model::saved_shape(1);
-  shape.vocab = 1 << 20;
-  const model::ParameterTable table = model::parameter_table(shape);
+  model::Outline outline = model::saved_outline(1);
+  outline.vocab = 1 << 20;
+  const model::ParameterTable table = model::parameter_table(outline);
   std::vector<float> values(
       static_cast<size_t>(std::ranges::max(table.buckets, {}, &model::Bucket::size).size));
   std::iota(values.begin(), values.end(), 0.0F);
@@ -302,7 +302,7 @@ TEST(Checkpoint, ReaderOfAPartReadsThatPartAlone) {
     states.push_back({{0, bucket.size}, values.data(), values.data(), values.data()});
   }
   const fs::path directory = prepare_save(root.path(), 1).path();
-  Manifest manifest{.step = 1, .shape = shape};
+  Manifest manifest{.step = 1, .model = outline};
   manifest.files = {write_rank_file(directory, 0, TensorType::kFloat32, states)};
   commit_save(directory, manifest, {});
   Checkpoint(directory).verify();
@@ -351,7 +351,7 @@ TEST(Checkpoint, ParametersThatAreNotFiniteAreRefused) {
     states.push_back({{0, bucket.size}, zeros, zeros, zeros});
   }
   values[1][5] = std::numeric_limits<float>::quiet_NaN();
-  Manifest manifest{.step = 1, .shape = small_shape()};
+  Manifest manifest{.step = 1, .model = small_shape()};
   const fs::path directory = prepare_save(root.path(), 1).path();
   manifest.files = {write_rank_file(directory, 0, TensorType::kFloat32, states)};
   commit_save(directory, manifest, {.count = 1});

@@ -27,7 +27,7 @@ class Imported {
 
   // Everything but the file records.
   Manifest manifest() const {
-    return optimizer_ ? optimizer_->run() : Manifest{.step = 0, .shape = model_.shape()};
+    return optimizer_ ? optimizer_->run() : Manifest{.step = 0, .model = model_.model()};
   }
 
   void read(int bucket, Interval interval, State state, float* values) const {
@@ -86,7 +86,7 @@ void export_checkpoint(Checkpoint& checkpoint, const std::filesystem::path& fold
     };
   }
   const model::ParameterTable& tuned = checkpoint.plain_table();
-  const model::ParameterTable plain = model::parameter_table(model::untuned(tuned.shape));
+  const model::ParameterTable plain = model::parameter_table(model::untuned(tuned.model));
   export_hugging_face(folder, plain, merged(plain, tuned, float_masters(checkpoint)), with_companions);
 }
 

@@ -10,7 +10,7 @@
 #include "checkpoint/optimizer_folder.h"
 #include "checkpoint/save.h"
 #include "checkpoint/test_directory.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 
 namespace sluice::checkpoint {
 namespace {
@@ -24,11 +24,11 @@ void fill(int bucket, base::Interval interval, float* values) {
 
 TEST(Conversion, ImportThenExportReturnsTheSameBytes) {
   const TestDirectory directory;
-  const model::ParameterTable table = model::parameter_table(model::saved_shape(2));
+  const model::ParameterTable table = model::parameter_table(model::saved_outline(2));
   export_hugging_face(directory / "a", table, fill);
   Checkpoint checkpoint(import_checkpoint(HuggingFaceModel(directory / "a"), directory / "checkpoints"));
   EXPECT_EQ(latest(directory / "checkpoints")->step, 0);
-  checkpoint.require_model(table.shape, TensorType::kFloat32);
+  checkpoint.require_model(table.model, TensorType::kFloat32);
   float moment = 1;
   checkpoint.read(2, {5, 6}, State::kExpAvgSq, &moment);
   EXPECT_EQ(moment, 0);
@@ -50,7 +50,7 @@ void write_model_folder(const std::filesystem::path& folder, const model::Parame
   }
 }
 
-model::ParameterTable small_table() { return model::parameter_table(model::saved_shape(1)); }
+model::ParameterTable small_table() { return model::parameter_table(model::saved_outline(1)); }
 
 TEST(Conversion, CompanionsOfAModelComeOutAsTheyWentIn) {
   const TestDirectory directory;
@@ -69,7 +69,7 @@ TEST(Conversion, PositionsGrowWithTheRunAndNeverShrinkUnasked) {
   write_model_folder(directory / "a", small_table());
   const std::vector<Companion> companions = read_companions(directory / "a");
   const auto positions = [&](const ExportedConfig& options) {
-    const base::Json config = exported_config(companions, small_table().shape, options);
+    const base::Json config = exported_config(companions, small_table().model, options);
     EXPECT_EQ(config["eos_token_id"], base::Json({2, 5}));
     return config["max_position_embeddings"].get<int64_t>();
   };
@@ -82,7 +82,7 @@ TEST(Conversion, PositionsGrowWithTheRunAndNeverShrinkUnasked) {
 TEST(Conversion, ConfigOfAnotherShapeIsNotTaken) {
   const TestDirectory directory;
   write_model_folder(directory / "a", small_table());
-  model::Shape other = small_table().shape;
+  model::Outline other = small_table().model.outline();
   other.vocab = 23;
   const base::Json config = exported_config(read_companions(directory / "a"), other, {.least_positions = 64});
   EXPECT_EQ(config["vocab_size"], 23);
@@ -102,7 +102,7 @@ TEST(Conversion, DamagedCompanionIsNamed) {
 
 // A committed checkpoint of two ranks after seven steps, whose second moments are positive.
 std::filesystem::path write_trained(const std::filesystem::path& root, const model::ParameterTable& table) {
-  Manifest manifest{.step = 7, .world_size = 2, .shape = table.shape};
+  Manifest manifest{.step = 7, .world_size = 2, .model = table.model};
   manifest.sampler = {{"step", 7}, {"cursors", base::Json::array()}};
   manifest.config = "[train]\nsteps = 9\n";
   const std::filesystem::path directory = prepare_save(root, manifest.step).path();
@@ -203,7 +203,7 @@ TEST(Conversion, OptimizerStateThatDoesNotFitIsNamedWithTheWayOut) {
 TEST(Conversion, Float64StatesAreNotExported) {
   const TestDirectory directory;
   const model::ParameterTable table = small_table();
-  Manifest manifest{.step = 1, .shape = table.shape, .type = TensorType::kFloat64};
+  Manifest manifest{.step = 1, .model = table.model, .type = TensorType::kFloat64};
   const std::filesystem::path written = prepare_save(directory / "checkpoints", 1).path();
   std::vector<std::vector<double>> zeros;
   std::vector<OwnerState> owned;

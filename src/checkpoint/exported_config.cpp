@@ -23,11 +23,11 @@ constexpr int64_t kUsualPositions = 2048;
 constexpr const char* kPositions = "max_position_embeddings";
 
 // The companions' config.json if it describes this shape, else null.
-Json config_of(const std::vector<Companion>& companions, const model::Shape& shape) {
+Json config_of(const std::vector<Companion>& companions, const model::Model& model) {
   const auto found = std::ranges::find(companions, kConfig, &Companion::name);
   if (found == companions.end()) return nullptr;
   const Json config = base::parse_python_json(found->bytes, found->name);
-  return model::shape_from_hugging_face(config, found->name) == shape ? config : Json();
+  return model::model_from_hugging_face(config, found->name) == model ? config : Json();
 }
 
 // Sets the weights' type under every key that has one; transformers calls it `dtype` since version 4.56.
@@ -59,11 +59,11 @@ int64_t positions_of(Json& config) {
   return says ? base::require<int64_t>(part, kPositions, std::string(kConfig)) : 0;
 }
 
-void set_positions(Json& config, const model::Shape& shape, const ExportedConfig& options) {
+void set_positions(Json& config, const model::Model& model, const ExportedConfig& options) {
   const int64_t theirs = positions_of(config);
   const int64_t least = options.least_positions;
   const int64_t positions = options.positions > 0 ? options.positions : std::max(theirs, least);
-  if (positions == theirs || model::set_positions(config, shape, positions)) return;
+  if (positions == theirs || model::set_positions(config, model, positions)) return;
   if (options.positions == 0) {
     base::log_warning(text(kConfig, ": ", kPositions, " stays ", theirs, " although ", least,
                            " were trained with: the model's rotary positions hang on it"));
@@ -77,19 +77,19 @@ void set_positions(Json& config, const model::Shape& shape, const ExportedConfig
 
 }  // namespace
 
-Json exported_config(const std::vector<Companion>& companions, const model::Shape& shape,
+Json exported_config(const std::vector<Companion>& companions, const model::Model& model,
                      const ExportedConfig& options) {
-  Json config = config_of(companions, shape);
+  Json config = config_of(companions, model);
   const bool theirs = !config.is_null();
   ExportedConfig asked = options;
   if (!theirs) {
-    config = model::config_json(shape);
+    config = model::config_json(model);
     if (positions_of(config) == 0 && asked.least_positions == 0) asked.least_positions = kUsualPositions;
   }
   const FolderRecord record = theirs ? folder_record(companions) : FolderRecord();
   set_type(config, options.dtype, record);
   drop_quantisation(config, record);
-  set_positions(config, shape, asked);
+  set_positions(config, model, asked);
   return config;
 }
 

@@ -7,7 +7,7 @@
 
 #include "base/json_fwd.h"
 #include "checkpoint/companions.h"
-#include "model/shape.h"
+#include "model/model.h"
 
 namespace sluice::checkpoint {
 
@@ -20,7 +20,7 @@ struct ExportedConfig {
 // The config.json of a model of this shape: the companions' one, with its token ids and all other keys, if it
 // describes that shape; otherwise one made from the shape. InputError if options.positions would change how
 // the model computes its rotary positions.
-base::Json exported_config(const std::vector<Companion>& companions, const model::Shape& shape,
+base::Json exported_config(const std::vector<Companion>& companions, const model::Model& model,
                            const ExportedConfig& options);
 
 }  // namespace sluice::checkpoint

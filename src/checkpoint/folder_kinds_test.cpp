@@ -16,7 +16,7 @@
 #include "checkpoint/safetensors.h"
 #include "checkpoint/test_directory.h"
 #include "model/config_json.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 
 namespace sluice::checkpoint {
 namespace {
@@ -74,8 +74,8 @@ void fill_normal(int bucket, base::Interval interval, float* values) {
 class FolderKinds : public testing::Test {
  protected:
   // A folder of this shape, with `config` for its own, and its tensors.
-  FolderTensors make(const model::Shape& shape, Json config = nullptr) {
-    export_hugging_face(folder(), model::parameter_table(shape), fill_normal);
+  FolderTensors make(const model::Outline& outline, Json config = nullptr) {
+    export_hugging_face(folder(), model::parameter_table(outline), fill_normal);
     if (!config.is_null()) base::write_json(folder() / "config.json", config);
     return read_folder_file(folder() / "model.safetensors");
   }
@@ -97,8 +97,8 @@ class FolderKinds : public testing::Test {
 };
 
 // A multimodal model's config.json around a language model's.
-Json wrapped(const model::Shape& shape) {
-  Json text = model::config_json(shape);
+Json wrapped(const model::Outline& outline) {
+  Json text = model::config_json(outline);
   text["max_position_embeddings"] = 64;
   text.erase("architectures");
   return {{"architectures", {"Mistral3ForConditionalGeneration"}},
@@ -106,15 +106,15 @@ Json wrapped(const model::Shape& shape) {
           {"dtype", "float32"},
           {"image_token_index", 10},
           {"text_config", text},
-          {"tie_word_embeddings", shape.tie_embeddings},
+          {"tie_word_embeddings", outline.tie_embeddings},
           {"vision_config", {{"depth", 2}}}};
 }
 
-model::Shape mistral(bool tied) {
-  Json config = model::config_json(model::exported_shape(tied));
+model::Outline mistral(bool tied) {
+  Json config = model::config_json(model::exported_outline(tied));
   config.update(
       {{"model_type", "mistral"}, {"architectures", {"MistralForCausalLM"}}, {"sliding_window", nullptr}});
-  return model::shape_from_hugging_face(config, "config.json");
+  return model::outline_from_hugging_face(config, "config.json");
 }
 
 FolderTensors renamed(const FolderTensors& tensors, const std::string& trunk, const std::string& head) {
@@ -162,11 +162,11 @@ TEST_F(FolderKinds, MultimodalFoldersOpenAndComeBackWhole) {
 }
 
 TEST_F(FolderKinds, AdaptersOfAMultimodalModelAreCalledByItsModules) {
-  model::Shape shape = mistral(true);
-  shape.lora = {.rank = 2, .alpha = 4, .targets = {"q_proj"}};
+  model::Outline outline = mistral(true);
+  outline.lora = {.rank = 2, .alpha = 4, .targets = {"q_proj"}};
   ExportOptions options;
   options.record.names.trunk = "language_model.model.";
-  export_adapters(folder(), model::parameter_table(shape), fill_normal, "base", options);
+  export_adapters(folder(), model::parameter_table(outline), fill_normal, "base", options);
   EXPECT_TRUE(read_folder_file(folder() / "adapter_model.safetensors")
                   .contains("base_model.model.model.language_model.layers.1.self_attn.q_proj.lora_B.weight"));
   EXPECT_EQ(base::read_json(folder() / "adapter_config.json").at("target_modules"),
@@ -174,7 +174,7 @@ TEST_F(FolderKinds, AdaptersOfAMultimodalModelAreCalledByItsModules) {
 }
 
 TEST_F(FolderKinds, TensorsKeepTheTypesThatTheirFolderMixes) {
-  FolderTensors tensors = make(model::exported_shape(false));
+  FolderTensors tensors = make(model::exported_outline(false));
   for (auto& [name, tensor] : tensors) {
     if (!name.ends_with("norm.weight")) narrow_tensor(tensor);
   }
@@ -187,7 +187,7 @@ TEST_F(FolderKinds, TensorsKeepTheTypesThatTheirFolderMixes) {
 }
 
 TEST_F(FolderKinds, HalvesComeBackAsHalvesAndNothingOverflows) {
-  FolderTensors tensors = make(model::exported_shape(false));
+  FolderTensors tensors = make(model::exported_outline(false));
   for (auto& [name, tensor] : tensors) {
     std::string halves;
     for (size_t i = 0; i < tensor.bytes.size(); i += 4) {
@@ -206,14 +206,14 @@ TEST_F(FolderKinds, HalvesComeBackAsHalvesAndNothingOverflows) {
   };
   EXPECT_THAT(message_of<base::InputError>([&] {
                 export_hugging_face(directory_ / "large",
-                                    model::parameter_table(model::exported_shape(false)), large,
+                                    model::parameter_table(model::exported_outline(false)), large,
                                     {.type = TensorType::kFloat16});
               }),
               AllOf(HasSubstr("model.layers.0."), HasSubstr("65520"), HasSubstr("bfloat16")));
 }
 
 TEST_F(FolderKinds, AHeadThatIsNotTheEmbeddingIsNotLost) {
-  FolderTensors tensors = make(model::exported_shape(true));
+  FolderTensors tensors = make(model::exported_outline(true));
   tensors["lm_head.weight"] = tensors.at("model.embed_tokens.weight");
   tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = {"F32", {2}, std::string(8, 'x')};
   put(tensors);
@@ -227,7 +227,7 @@ TEST_F(FolderKinds, AHeadThatIsNotTheEmbeddingIsNotLost) {
 }
 
 TEST_F(FolderKinds, TensorsOfNoKnownPartAreRefused) {
-  FolderTensors tensors = make(model::exported_shape(false));
+  FolderTensors tensors = make(model::exported_outline(false));
   for (const char* name : {"model.layers.2.mlp.up_proj.weight", "vision.weight", "model.extra"}) {
     FolderTensors more = tensors;
     more[name] = {"F32", {1}, std::string(4, 'x')};
@@ -251,14 +251,14 @@ TensorBytes with_last_two_turned(const TensorBytes& tensor) {
 
 // Files hold a tensor for each expert, or one of all experts in either layout.
 TEST_F(FolderKinds, ExpertsMayBeStacked) {
-  Json config = model::config_json(model::exported_shape(false));
+  Json config = model::config_json(model::exported_outline(false));
   config.update({{"model_type", "qwen3_moe"},
                  {"architectures", {"Qwen3MoeForCausalLM"}},
                  {"num_experts", 3},
                  {"num_experts_per_tok", 2},
                  {"moe_intermediate_size", 5}});
-  const model::Shape shape = model::shape_from_hugging_face(config, "config.json");
-  const FolderTensors single = make(shape);
+  const model::Outline outline = model::outline_from_hugging_face(config, "config.json");
+  const FolderTensors single = make(outline);
   FolderTensors stacked = single;
   for (int layer = 0; layer < 2; ++layer) {
     const std::string path = "model.layers." + std::to_string(layer) + ".mlp.experts.";
@@ -277,7 +277,7 @@ TEST_F(FolderKinds, ExpertsMayBeStacked) {
     stacked[path + "gate_up_proj"] = gate_up;
     stacked[path + "down_proj"] = down;
   }
-  const model::ParameterTable table = model::parameter_table(shape);
+  const model::ParameterTable table = model::parameter_table(outline);
   const auto values = [&] {
     const HuggingFaceModel model(folder());
     std::vector<float> all(static_cast<size_t>(table.layer(1).size));
@@ -298,8 +298,8 @@ TEST_F(FolderKinds, ExpertsMayBeStacked) {
 
 // Matrices in 8 bits with a scale for each block: here of 2 x 3, so that the last blocks are cut.
 TEST_F(FolderKinds, BlockScaledMatricesAreReadAndWrittenWhole) {
-  const model::Shape shape = model::exported_shape(false);
-  FolderTensors tensors = make(shape);
+  const model::Outline outline = model::exported_outline(false);
+  FolderTensors tensors = make(outline);
   Json config = base::read_json(folder() / "config.json");
   config["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", {2, 3}}};
   base::write_json(folder() / "config.json", config);
@@ -335,7 +335,7 @@ TEST_F(FolderKinds, BlockScaledMatricesAreReadAndWrittenWhole) {
 
 // Whole numbers times a maximum for each row over 127, as bitsandbytes' Linear8bitLt is saved.
 TEST_F(FolderKinds, MatricesInInt8AreReadAndWrittenWhole) {
-  FolderTensors tensors = make(model::exported_shape(false));
+  FolderTensors tensors = make(model::exported_outline(false));
   const std::string module = "model.layers.1.mlp.gate_proj.", name = module + "weight";  // [20, 12]
   TensorBytes& matrix = tensors.at(name);
   matrix = {"I8", matrix.shape, ""};
@@ -389,7 +389,7 @@ TEST_F(FolderKinds, LargeCompanionsAreTakenFromACheckpointBeside) {
 }
 
 TEST_F(FolderKinds, WhatGoesWithAModelIsAllButWeightsAndData) {
-  make(model::exported_shape(false));
+  make(model::exported_outline(false));
   for (const char* name :
        {"tokenizer.json", "modeling_own.py", "LICENSE", "README.md", "consolidated.safetensors",
         "pytorch_model.bin", "corpus.bin", "corpus.idx", "corpus.mask", ".gitattributes"})

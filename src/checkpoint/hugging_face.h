@@ -28,7 +28,7 @@ class HuggingFaceModel {
 
   const std::filesystem::path& folder() const { return weights_.folder(); }
   const model::ParameterTable& table() const { return weights_.table(); }
-  const model::Shape& shape() const { return table().shape; }
+  const model::Model& model() const { return table().model; }
   const base::Json& config() const { return config_; }
   TensorType type() const { return weights_.type(); }
   const TensorFolder& weights() const { return weights_; }

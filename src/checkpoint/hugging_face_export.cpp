@@ -54,7 +54,7 @@ std::vector<Item> items_of(const model::ParameterTable& table, const ExportOptio
         add(bucket, parameter, tensor, tensor.name);
     }
   }
-  if (!options.record.tied_head || !table.shape.ties_head()) return items;
+  if (!options.record.tied_head || !table.model.ties_head()) return items;
   const model::Bucket& embedding = table.embedding();
   const model::Parameter& parameter = embedding.parameters.front();
   add(embedding, parameter, options.record.names.tensors(embedding, parameter).front(),
@@ -298,8 +298,8 @@ namespace {
 
 // Writes the files that sentence-transformers needs beside transformers' files: how a text's rows are pooled,
 // and that the result is normalised to length 1.
-void write_sentence_modules(const fs::path& folder, const model::Shape& shape) {
-  const model::Pooling pooling = shape.head.pooling;
+void write_sentence_modules(const fs::path& folder, const model::Model& model) {
+  const model::Pooling pooling = model.head().pooling;
   const auto module = [](int64_t index, const char* path, const char* type) {
     return base::Json{{"idx", index},
                       {"name", text(index)},
@@ -312,7 +312,7 @@ void write_sentence_modules(const fs::path& folder, const model::Shape& shape) {
                    base::Json::array({module(0, "", "Transformer"), module(1, "1_Pooling", "Pooling"),
                                       module(2, "2_Normalize", "Normalize")}));
   base::write_json(folder / "1_Pooling" / "config.json",
-                   {{"word_embedding_dimension", shape.hidden},
+                   {{"word_embedding_dimension", model.hidden()},
                     {"pooling_mode_cls_token", pooling == model::Pooling::kCls},
                     {"pooling_mode_mean_tokens", pooling == model::Pooling::kMean},
                     {"pooling_mode_max_tokens", false},
@@ -337,15 +337,15 @@ void export_hugging_face(const fs::path& folder, const model::ParameterTable& ta
   AtomicFolder output(folder);
   ExportOptions whole = options;
   const std::unique_ptr<SafetensorsFile> carried =
-      write_companions(output.part(), options.companions, table.shape.head);
+      write_companions(output.part(), options.companions, table.model.head());
   whole.carried = carried.get();
   write_tensors(output.part(), kWeightsStem, table, source, whole);
   fs::remove(output.part() / kCarriedTensors);
-  base::write_json(output.part() / "config.json", exported_config(options.companions, table.shape,
+  base::write_json(output.part() / "config.json", exported_config(options.companions, table.model,
                                                                   {.dtype = config_name(options.type),
                                                                    .least_positions = options.least_positions,
                                                                    .positions = options.positions}));
-  if (table.shape.head.kind == model::HeadKind::kRows) write_sentence_modules(output.part(), table.shape);
+  if (table.model.head().kind == model::HeadKind::kRows) write_sentence_modules(output.part(), table.model);
   if (options.add) options.add(output.part());
   output.commit();
 }
@@ -401,7 +401,7 @@ void add_patterns(const model::Lora& lora, const PeftTargets& targets, base::Jso
 
 void export_adapters(const fs::path& folder, const model::ParameterTable& table,
                      const ParameterSource& source, const std::string& base, const ExportOptions& options) {
-  const model::Lora& lora = table.shape.lora;
+  const model::Lora& lora = table.model.lora();
   if (lora.rank == 0) {
     throw base::InputError(text("the model has no adapters to write to ", folder.string(),
                                 ": export it whole, or train it with lora.rank above 0"));
@@ -417,7 +417,7 @@ void export_adapters(const fs::path& folder, const model::ParameterTable& table,
                  .record = modules,
                  .prefix = "base_model.model."});
   base::Json config = {{"peft_type", "LORA"},
-                       {"task_type", task_of(table.shape.head)},
+                       {"task_type", task_of(table.model.head())},
                        {"modules_to_save", modules_to_save(table)},
                        {"base_model_name_or_path", base},
                        {"r", lora.rank},

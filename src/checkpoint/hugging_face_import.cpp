@@ -48,7 +48,7 @@ HuggingFaceModel::HuggingFaceModel(const fs::path& folder)
     : config_(read_config(folder)),
       weights_(
           folder, kWeightsStem,
-          model::parameter_table(model::shape_from_hugging_face(config_, (folder / "config.json").string())),
+          model::parameter_table(model::model_from_hugging_face(config_, (folder / "config.json").string())),
           hints_of(config_, (folder / "config.json").string())) {}
 
 // Exports name tensors with the prefix of classes with heads, even if the folder's names have no prefix.

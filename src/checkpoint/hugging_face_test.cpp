@@ -12,7 +12,7 @@
 #include "checkpoint/find.h"
 #include "checkpoint/save.h"
 #include "checkpoint/test_directory.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 
 namespace sluice::checkpoint {
 namespace {
@@ -66,11 +66,11 @@ std::string import_fault(const fs::path& folder) {
 TEST(HuggingFace, ImportOfExportIsBitwiseEqual) {
   const TestDirectory directory;
   for (const bool tied : {false, true}) {
-    const model::ParameterTable table = model::parameter_table(model::exported_shape(tied));
+    const model::ParameterTable table = model::parameter_table(model::exported_outline(tied));
     const fs::path folder = directory / (tied ? "tied" : "untied");
     export_hugging_face(folder, table, fill_by_bucket);
     const HuggingFaceModel model(folder);
-    EXPECT_EQ(model.shape(), table.shape);
+    EXPECT_EQ(model.model(), table.model);
     EXPECT_EQ(model.type(), TensorType::kFloat32);
     for (const model::Bucket& bucket : table.buckets) {
       std::vector<float> values(static_cast<size_t>(bucket.size));
@@ -84,7 +84,7 @@ TEST(HuggingFace, ImportOfExportIsBitwiseEqual) {
 
 TEST(HuggingFace, AnyIntervalReadsAsPartOfTheWhole) {
   const TestDirectory directory;
-  const model::ParameterTable table = model::parameter_table(model::exported_shape(false));
+  const model::ParameterTable table = model::parameter_table(model::exported_outline(false));
   export_hugging_face(directory / "m", table, fill_by_bucket, {.max_shard_bytes = 4000});
   const HuggingFaceModel model(directory / "m");
   base::Rng rng(3);
@@ -103,7 +103,7 @@ TEST(HuggingFace, AnyIntervalReadsAsPartOfTheWhole) {
 // The mapping itself: q, k and v stand as they are, o and down transposed.
 TEST(HuggingFace, FilesHoldOutputByInputMatrices) {
   const TestDirectory directory;
-  const model::ParameterTable table = model::parameter_table(model::exported_shape(false));
+  const model::ParameterTable table = model::parameter_table(model::exported_outline(false));
   export_hugging_face(directory / "m", table, fill_by_bucket);
   const SafetensorsFile file(directory / "m/model.safetensors");
   const model::Bucket& layer = table.layer(1);
@@ -134,7 +134,7 @@ TEST(HuggingFace, FilesHoldOutputByInputMatrices) {
 
 TEST(HuggingFace, ShardsAreBoundedAndIndexed) {
   const TestDirectory directory;
-  const model::ParameterTable table = model::parameter_table(model::exported_shape(false));
+  const model::ParameterTable table = model::parameter_table(model::exported_outline(false));
   export_hugging_face(directory / "m", table, fill_by_bucket, {.max_shard_bytes = 4000});
   const base::Json index = base::read_json(directory / "m/model.safetensors.index.json");
   EXPECT_EQ(index.at("metadata").at("total_size"), table.size() * 4);
@@ -154,7 +154,7 @@ TEST(HuggingFace, ShardsAreBoundedAndIndexed) {
 
 TEST(HuggingFace, BFloat16ExportRoundsOnce) {
   const TestDirectory directory;
-  const model::ParameterTable table = model::parameter_table(model::exported_shape(true));
+  const model::ParameterTable table = model::parameter_table(model::exported_outline(true));
   export_hugging_face(directory / "m", table, fill_by_bucket, {.type = TensorType::kBFloat16});
   const HuggingFaceModel model(directory / "m");
   EXPECT_EQ(model.type(), TensorType::kBFloat16);
@@ -169,7 +169,8 @@ TEST(HuggingFace, BFloat16ExportRoundsOnce) {
 TEST(HuggingFace, WrongTensorsAreNamed) {
   const TestDirectory directory;
   const fs::path file = directory / "m/model.safetensors";
-  export_hugging_face(directory / "m", model::parameter_table(model::exported_shape(false)), fill_by_bucket);
+  export_hugging_face(directory / "m", model::parameter_table(model::exported_outline(false)),
+                      fill_by_bucket);
   const Tensors good = tensors_of(file);
   const auto fault = [&](auto change) {
     Tensors tensors = good;
@@ -197,7 +198,7 @@ TEST(HuggingFace, WrongTensorsAreNamed) {
 
 TEST(HuggingFace, WeightsThatAreNotFiniteAreNamedWhenTheyAreRead) {
   const TestDirectory directory;
-  const model::ParameterTable table = model::parameter_table(model::exported_shape(false));
+  const model::ParameterTable table = model::parameter_table(model::exported_outline(false));
   export_hugging_face(directory / "m", table, fill_by_bucket);
   const fs::path file = directory / "m/model.safetensors";
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
@@ -216,7 +217,7 @@ TEST(HuggingFace, WeightsThatAreNotFiniteAreNamedWhenTheyAreRead) {
 TEST(HuggingFace, IncompleteFoldersAreNamed) {
   const TestDirectory directory;
   EXPECT_THAT(import_fault(directory.path()), HasSubstr("has no config.json"));
-  export_hugging_face(directory / "m", model::parameter_table(model::exported_shape(false)), fill_by_bucket,
+  export_hugging_face(directory / "m", model::parameter_table(model::exported_outline(false)), fill_by_bucket,
                       {.max_shard_bytes = 4000});
   EXPECT_TRUE(has_hugging_face_weights(directory / "m"));
   const base::Json index = base::read_json(directory / "m/model.safetensors.index.json");
@@ -232,7 +233,7 @@ TEST(HuggingFace, IncompleteFoldersAreNamed) {
 
 TEST(HuggingFace, ExportIsWholeOrAbsent) {
   const TestDirectory directory;
-  const model::ParameterTable table = model::parameter_table(model::exported_shape(false));
+  const model::ParameterTable table = model::parameter_table(model::exported_outline(false));
   const auto failing = [](int bucket, base::Interval interval, float* values) {
     if (bucket == 2) throw base::RunError("lost");
     fill_by_bucket(bucket, interval, values);

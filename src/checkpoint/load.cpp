@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "checkpoint/blocks.h"
 #include "model/coded_weight.h"
-#include "model/shape_sizes.h"
+#include "model/differences.h"
 #include "model/tuning.h"
 
 namespace sluice::checkpoint {
@@ -58,21 +58,18 @@ Interval bytes_of(const TensorInfo& tensor, Interval held, Interval part) {
           tensor.begin_byte + (part.end - held.begin) * element};
 }
 
-// The first value in which two shapes differ, as "hidden 64, but the run has 128"; "" when equal.
-std::string difference(const model::Shape& saved, const model::Shape& run) {
+// The first value in which two models differ, as "hidden 64, but the run has 128"; "" when equal.
+std::string difference(const model::Model& saved, const model::Model& run) {
   const auto both = [](const char* name, int64_t theirs, int64_t ours) {
     return text(name, " ", theirs, " but the run has ", ours);
   };
-  for (const model::ShapeSize& size : model::shape_sizes()) {
-    if (saved.*size.value != run.*size.value) return both(size.name, saved.*size.value, run.*size.value);
-  }
-  if (saved.tie_embeddings != run.tie_embeddings)
-    return both("tie_embeddings", saved.tie_embeddings, run.tie_embeddings);
-  if (saved.head != run.head) return "another head than the run";
-  // The family, by which other programs call such a model, does not matter.
-  model::Shape like = model::untuned(saved);
-  like.family = run.family;
-  return like == model::untuned(run) ? "" : "another norm, rope, window, bias or factor than the run";
+  const std::vector<model::SizeDifference> sizes = model::size_differences(saved, run);
+  if (!sizes.empty()) return both(sizes.front().name, sizes.front().first, sizes.front().second);
+  if (saved.ties_embeddings() != run.ties_embeddings())
+    return both("tie_embeddings", saved.ties_embeddings(), run.ties_embeddings());
+  if (saved.head() != run.head()) return "another head than the run";
+  const bool alike = model::compute_alike(model::untuned(saved), model::untuned(run));
+  return alike ? "" : "another norm, rope, window, bias or factor than the run";
 }
 
 std::string text_of(const model::Lora& lora) {
@@ -101,28 +98,28 @@ Checkpoint::Checkpoint(storage::Location directory)
     : directory_(std::move(directory)),
       manifest_(read_manifest(directory_)),
       records_(manifest_.files),
-      table_(model::parameter_table(manifest_.shape)),
-      plain_table_(model::parameter_table(model::with_plain_base(manifest_.shape))),
+      table_(model::parameter_table(manifest_.model)),
+      plain_table_(model::parameter_table(model::with_plain_base(manifest_.model))),
       places_(table_) {
   records_.insert(records_.end(), manifest_.shared.begin(), manifest_.shared.end());
   files_.resize(records_.size());
 }
 
-void Checkpoint::require_model(const model::Shape& shape, TensorType type) const {
-  const std::string fault = difference(manifest_.shape, shape);
+void Checkpoint::require_model(const model::Model& model, TensorType type) const {
+  const std::string fault = difference(manifest_.model, model);
   if (!fault.empty()) {
     throw InputError(text(directory_.string(), " has ", fault, ": resume with the [model] it was made with"));
   }
-  const model::Lora& saved = manifest_.shape.lora;
-  if (saved.rank > 0 && saved != shape.lora) {
-    throw InputError(text(directory_.string(), " has ", text_of(saved), " but the run ", text_of(shape.lora),
-                          ": resume with the [lora] it was made with, or train on from an export, which ",
-                          "merges them"));
+  const model::Lora& saved = manifest_.model.lora();
+  if (saved.rank > 0 && saved != model.lora()) {
+    throw InputError(
+        text(directory_.string(), " has ", text_of(saved), " but the run ", text_of(model.lora()),
+             ": resume with the [lora] it was made with, or train on from an export, which ", "merges them"));
   }
-  if (shape.base.coded() && shape.base != manifest_.shape.base) {
-    throw InputError(text(directory_.string(), " has its frozen base in ", text_of(manifest_.shape.base),
-                          " but the run in ", text_of(shape.base),
-                          ": resume with the model.base and train.dtype ",
+  if (model.base().coded() && model.base() != manifest_.model.base()) {
+    throw InputError(text(directory_.string(), " has its frozen base in ", text_of(manifest_.model.base()),
+                          " but the run in ", text_of(model.base()),
+                          ": resume with the model.base() and train.dtype ",
                           "it was made with, or begin from an export"));
   }
   if (manifest_.type != type) {

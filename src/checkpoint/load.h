@@ -29,7 +29,7 @@ class Checkpoint {
 
   // InputError naming the values that differ and the options to set. The choice of frozen parameters may
   // differ; adapters may differ only if the checkpoint has none.
-  void require_model(const model::Shape& shape, TensorType type) const;
+  void require_model(const model::Model& model, TensorType type) const;
   // The checkpoint's model with its frozen base as numbers, whether files hold numbers or codes.
   const model::ParameterTable& plain_table() const { return plain_table_; }
 

@@ -127,7 +127,7 @@ TensorType type_from_config_name(const std::string& dtype, const std::string& na
 
 // InputError unless the files together hold every element of every bucket exactly once.
 void require_cover(const Manifest& manifest, const std::string& name) {
-  const model::ParameterTable table = model::parameter_table(manifest.shape);
+  const model::ParameterTable table = model::parameter_table(manifest.model);
   std::vector<FileRecord> files = manifest.files;
   files.insert(files.end(), manifest.shared.begin(), manifest.shared.end());
   for (const FileRecord& file : files) {
@@ -205,8 +205,8 @@ Json to_json(const Manifest& manifest) {
                {"step", manifest.step},
                {"world_size", manifest.world_size},
                {"dtype", config_name(manifest.type)},
-               {"model", model::config_json(manifest.shape)},
-               {"tuning", model::tuning_to_json(manifest.shape)},
+               {"model", model::config_json(manifest.model)},
+               {"tuning", model::tuning_to_json(manifest.model)},
                {"files", files},
                {"companions", companions},
                {"sampler", manifest.sampler},
@@ -228,8 +228,9 @@ Manifest manifest_from_json(const Json& json, const std::string& name) {
   manifest.step = base::require<int64_t>(json, "step", name);
   manifest.world_size = base::require<int>(json, "world_size", name);
   manifest.type = type_from_config_name(base::require<std::string>(json, "dtype", name), name);
-  manifest.shape = model::shape_from_hugging_face(base::require<Json>(json, "model", name), name);
-  model::read_tuning(base::get_or<Json>(json, "tuning", nullptr, name), name, manifest.shape);
+  manifest.model = model::model_from_hugging_face(base::require<Json>(json, "model", name), name);
+  manifest.model =
+      model::with_tuning(manifest.model, base::get_or<Json>(json, "tuning", nullptr, name), name);
   const auto files = base::require<Json>(json, "files", name);
   if (manifest.step < 0 || !files.is_array() || manifest.world_size != static_cast<int64_t>(files.size())) {
     throw InputError(text(name, ": step ", manifest.step, " of ", manifest.world_size, " ranks has ",

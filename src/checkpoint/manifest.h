@@ -37,7 +37,7 @@ struct FileRecord {
 struct Manifest {
   int64_t step = 0;  // optimizer steps done
   int world_size = 1;
-  model::Shape shape;
+  model::Model model;
   TensorType type = TensorType::kFloat32;  // masters' and Adam states' type: kFloat32 or kFloat64
   std::vector<FileRecord> files;
   // Slices that have not changed since an earlier checkpoint, in kSharedDirectory beside this checkpoint.

@@ -114,7 +114,7 @@ ParameterSource merged(const model::ParameterTable& plain, const model::Paramete
           source(there, elsewhere, to);
           const Interval elements{run.begin - matrix.offset, run.end - matrix.offset};
           for (const Adapters& adapters : adapters_of(tuned, from, matrix))
-            add_product(adapters, model::adapter_factor(tuned.shape.lora, *adapters.left.parameter), source,
+            add_product(adapters, model::adapter_factor(tuned.model.lora(), *adapters.left.parameter), source,
                         matrix.columns, elements, to);
         });
   };

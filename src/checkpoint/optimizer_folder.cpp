@@ -79,7 +79,7 @@ Manifest read_run(const HuggingFaceModel& model) {
   const std::string name = state_file(model.folder()).string();
   const Json json = base::read_json(name);
   base::require_schema(json, kOptimizerSchema, name);
-  Manifest run{.step = base::require<int64_t>(json, "step", name), .shape = model.shape()};
+  Manifest run{.step = base::require<int64_t>(json, "step", name), .model = model.model()};
   if (run.step < 0) throw InputError(text(name, ": key 'step' is ", run.step, ": give the steps done"));
   run.sampler = base::get_or<Json>(json, "sampler", nullptr, name);
   run.corpora = base::get_or<Json>(json, "corpora", nullptr, name);
@@ -117,13 +117,13 @@ void write_optimizer(const fs::path& folder, Checkpoint& checkpoint, const Expor
              " optimiser states, and a folder float32 ones: take the checkpoint itself along, which ",
              "any number of ranks resumes, or export the weights alone"));
   }
-  if (model::is_tuned(manifest.shape)) {
+  if (model::is_tuned(manifest.model)) {
     throw InputError(text(checkpoint.directory().string(),
                           " has parameters that are frozen or adapted, and a folder the state of a whole ",
                           "optimiser: take the checkpoint itself along, which any number of ranks resumes, ",
                           "or export the weights alone"));
   }
-  const model::ParameterTable table = model::parameter_table(manifest.shape);
+  const model::ParameterTable table = model::parameter_table(manifest.model);
   ExportOptions exact = options;
   exact.type = TensorType::kFloat32;
   const fs::path directory = folder / kDirectory;

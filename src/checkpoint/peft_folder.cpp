@@ -32,10 +32,12 @@ constexpr std::string_view kWrapped = ".base_layer";
 // parameters for each rank.
 class PeftFolder {
  public:
-  PeftFolder(const fs::path& folder, const model::Shape& base, const FileNames& names);
+  PeftFolder(const fs::path& folder, const model::Model& base, const FileNames& names);
 
   int64_t rank() const { return config_.ranks().back(); }
-  const std::vector<std::string>& targets() const { return tables_.begin()->second.table.shape.lora.targets; }
+  const std::vector<std::string>& targets() const {
+    return tables_.begin()->second.table.model.lora().targets;
+  }
   // Calls visit(bucket, parameter, values) for each factor of the file in stored order. The product's factor
   // is multiplied into b.
   template <typename Visit>
@@ -81,15 +83,11 @@ FileNames module_names(const FileNames& names) {
 }
 
 // `rank` may exceed a matrix's own limit; the caller knows which matrices have this rank.
-model::Shape with_adapters(const model::Shape& base, const std::vector<std::string>& targets, int64_t rank) {
-  model::Shape shape = base;
-  model::adapt(shape, {.rank = 1, .alpha = 1, .targets = targets});
-  shape.lora.rank = rank;
-  shape.lora.alpha = static_cast<double>(rank);
-  return shape;
+model::Model with_adapters(const model::Model& base, const std::vector<std::string>& targets, int64_t rank) {
+  return model::with_rank(model::adapted(base, {.rank = 1, .alpha = 1, .targets = targets}), rank);
 }
 
-PeftFolder::PeftFolder(const fs::path& folder, const model::Shape& base, const FileNames& names)
+PeftFolder::PeftFolder(const fs::path& folder, const model::Model& base, const FileNames& names)
     : config_(folder), file_(folder / "adapter_model.safetensors"), names_(module_names(names)) {
   const std::vector<std::string> targets = targets_of_file();
   try {
@@ -151,7 +149,7 @@ std::string PeftFolder::module_of(const std::string& tensor, std::string_view ro
 
 void PeftFolder::require_shape(const TensorInfo& tensor, const std::vector<int64_t>& expected) const {
   if (tensor.shape != expected) {
-    refuse(text("tensor '", tensor.name, "' has shape ", shape_text(tensor.shape), ", the model asks for ",
+    refuse(text("tensor '", tensor.name, "' has model ", shape_text(tensor.shape), ", the model asks for ",
                 shape_text(expected), ": ", another_base()));
   }
   if (size_of(tensor.type) == 0 || tensor.type == TensorType::kFloat64)
@@ -221,7 +219,7 @@ std::vector<float> PeftFolder::values_of(const Factor& factor) const {
   return stored;
 }
 
-model::Shape shape_of(const model::Shape& base, const std::vector<std::unique_ptr<PeftFolder>>& folders) {
+model::Model adapted_by(const model::Model& base, const std::vector<std::unique_ptr<PeftFolder>>& folders) {
   std::set<std::string> targets;
   int64_t rank = 0;
   for (const auto& folder : folders) {
@@ -311,17 +309,17 @@ void require_servable(const model::ParameterTable& table) {
 
 }  // namespace
 
-SideBySide side_by_side(const model::Shape& base, const FileNames& names, BaseSource read,
+SideBySide side_by_side(const model::Model& base, const FileNames& names, BaseSource read,
                         const std::vector<fs::path>& folders) {
   std::vector<std::unique_ptr<PeftFolder>> opened;
   for (const fs::path& folder : folders) opened.push_back(std::make_unique<PeftFolder>(folder, base, names));
-  const model::Shape shape = shape_of(base, opened);
-  const auto factors = std::make_shared<Factors>(model::parameter_table(shape));
+  const model::Model model = adapted_by(base, opened);
+  const auto factors = std::make_shared<Factors>(model::parameter_table(model));
   require_servable(factors->table());
   factors->make_room();
-  const int64_t rank = shape.lora.rank / std::ssize(opened);
+  const int64_t rank = model.lora().rank / std::ssize(opened);
   for (size_t i = 0; i < opened.size(); ++i) factors->add(*opened[i], static_cast<int64_t>(i) * rank);
-  return {shape, [factors, read = std::move(read)](int bucket, Interval interval, float* values) {
+  return {model, [factors, read = std::move(read)](int bucket, Interval interval, float* values) {
             read(factors->table().buckets[static_cast<size_t>(bucket)], interval, values);
             factors->read(bucket, interval, values);
           }};

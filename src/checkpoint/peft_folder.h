@@ -7,7 +7,7 @@
 
 #include "checkpoint/file_names.h"
 #include "checkpoint/hugging_face.h"
-#include "model/shape.h"
+#include "model/model.h"
 
 namespace sluice::checkpoint {
 
@@ -15,7 +15,7 @@ namespace sluice::checkpoint {
 // narrow rows, with R the highest rank. The rank of model::Lora is their sum, its factor 1: adapters are
 // multiplied by their own factors beforehand. A matrix that an adapter leaves alone has zeros there.
 struct SideBySide {
-  model::Shape shape;
+  model::Model model;
   ParameterSource read;  // masters of the shape's table
 };
 
@@ -24,7 +24,7 @@ using BaseSource = std::function<void(const model::Bucket& bucket, base::Interva
 
 // `names`: of the base model's files. REQUIRES: an untuned shape, at least one folder. InputError naming the
 // file and the way out if an adapter has another base or another kind (DoRA, biases, other modules).
-SideBySide side_by_side(const model::Shape& base, const FileNames& names, BaseSource read,
+SideBySide side_by_side(const model::Model& base, const FileNames& names, BaseSource read,
                         const std::vector<std::filesystem::path>& folders);
 
 }  // namespace sluice::checkpoint

@@ -28,7 +28,7 @@ PeftTargets peft_targets(const model::ParameterTable& adapters) {
         const std::string module = path.substr(path.rfind('.') + 1);
         if (parameter.experts > 0) {
           targets.parameters.insert(path);
-        } else if (adapters.shape.experts.count > 0 && peft_takes_for_experts(module)) {
+        } else if (adapters.model.experts().count > 0 && peft_takes_for_experts(module)) {
           targets.parameters.insert(path + ".weight");
         } else {
           targets.modules.insert(module);

@@ -337,7 +337,7 @@ void require_constant(const SafetensorsFile& file, const TensorInfo& tensor) {
 bool TensorFolder::is_carried(const std::string& name) const {
   constexpr std::string_view kLayers = "layers.", kFurther = "mtp.";
   if (name.ends_with("rotary_emb.inv_freq") || name.starts_with(kFurther)) return true;
-  if (table_.shape.activation == model::Activation::kXielu && constant_of(name)) return true;
+  if (table_.model.has_activation(model::Activation::kXielu) && constant_of(name)) return true;
   const bool in_trunk = name.starts_with(names_.trunk);
   if (!in_trunk) return names_.inside() && !name.starts_with(names_.head);
   const std::string_view rest = std::string_view(name).substr(names_.trunk.size());
@@ -347,14 +347,14 @@ bool TensorFolder::is_carried(const std::string& name) const {
   constexpr std::string_view kUnused[] = {".self_attn.k_", ".self_attn.v_"};
   const bool of_keys =
       std::ranges::any_of(kUnused, [&](std::string_view part) { return rest.find(part) != rest.npos; });
-  if (of_keys && layer < table_.shape.layers)
+  if (of_keys && layer < table_.model.layers())
     return model::borrows_keys(table_.program, table_.program.blocks().begin + layer);
-  return layer >= table_.shape.layers && layer < table_.shape.layers + hints_.further_layers;
+  return layer >= table_.model.layers() && layer < table_.model.layers() + hints_.further_layers;
 }
 
 // An encoder's files often end in a head for masked tokens, or in a pooler that its embeddings don't use.
 bool TensorFolder::is_of_another_head(const std::string& name) const {
-  if (table_.shape.causal) return false;
+  if (table_.model.causal()) return false;
   constexpr std::string_view kHeads[] = {"cls.", "head.", "decoder.", "pooler.", "bert.pooler."};
   return name.ends_with("embeddings.position_ids") ||
          std::ranges::any_of(kHeads, [&](std::string_view head) { return name.starts_with(head); });
@@ -379,13 +379,13 @@ void TensorFolder::sort_others() {
   for (const auto& file : files_) {
     for (const TensorInfo& tensor : file->tensors()) {
       if (known.contains(tensor.name)) continue;
-      if (table_.shape.ties_head() && tensor.name == names_.head + "weight") {
+      if (table_.model.ties_head() && tensor.name == names_.head + "weight") {
         require_tied(look_for(tensor.name));
         tied_head_ = true;
       } else if (is_of_another_head(tensor.name)) {
         continue;
       } else if (is_carried(tensor.name)) {
-        if (table_.shape.activation == model::Activation::kXielu) require_constant(*file, tensor);
+        if (table_.model.has_activation(model::Activation::kXielu)) require_constant(*file, tensor);
         carried_.push_back({file.get(), &tensor});
       } else {
         throw InputError(

@@ -1,6 +1,4 @@
 // Checkpoints of models that are trained in part, and exports of their adapters.
-#include "model/tuning.h"
-
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -17,7 +15,8 @@
 #include "checkpoint/test_directory.h"
 #include "model/coded_weight.h"
 #include "model/lora_targets.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
+#include "model/test_tuning.h"
 
 namespace sluice::checkpoint {
 namespace {
@@ -25,15 +24,15 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-model::Shape frozen(std::vector<std::string> patterns) {
-  model::Shape shape = model::exported_shape();
-  model::freeze(shape, patterns);
-  return shape;
+model::Outline frozen(std::vector<std::string> patterns) {
+  model::Outline outline = model::exported_outline();
+  model::freeze(outline, patterns);
+  return outline;
 }
-model::Shape adapted() {
-  model::Shape shape = model::exported_shape();
-  model::adapt(shape, {.rank = 2, .alpha = 3, .targets = {"k_proj", "o_proj", "up_proj"}});
-  return shape;
+model::Outline adapted() {
+  model::Outline outline = model::exported_outline();
+  model::adapt(outline, {.rank = 2, .alpha = 3, .targets = {"k_proj", "o_proj", "up_proj"}});
+  return outline;
 }
 
 // A value that depends on the parameter's name, not on its bucket.
@@ -77,9 +76,9 @@ std::vector<float> values_of(const model::Bucket& bucket, State state) {
 
 constexpr int64_t kStep = 4;
 
-fs::path save(const fs::path& root, const model::Shape& shape, int64_t step = kStep,
+fs::path save(const fs::path& root, const model::Outline& outline, int64_t step = kStep,
               const Retention& retention = {}) {
-  const model::ParameterTable table = model::parameter_table(shape);
+  const model::ParameterTable table = model::parameter_table(outline);
   std::vector<std::vector<float>> values;
   values.reserve(3 * table.buckets.size());
   std::vector<OwnerState> states;
@@ -91,7 +90,7 @@ fs::path save(const fs::path& root, const model::Shape& shape, int64_t step = kS
     states.push_back({{0, bucket.size}, of(State::kMaster), of(State::kExpAvg), of(State::kExpAvgSq)});
   }
   const fs::path directory = prepare_save(root, step).path();
-  Manifest manifest{.step = step, .shape = shape};
+  Manifest manifest{.step = step, .model = outline};
   manifest.files = {write_rank_file(directory, 0, TensorType::kFloat32, states)};
   const FileRecord shared = shared_record(TensorType::kFloat32, states);
   if (!shared.name.empty()) {
@@ -104,29 +103,29 @@ fs::path save(const fs::path& root, const model::Shape& shape, int64_t step = kS
 
 TEST(TunedCheckpoint, HoldsNoMomentsOfWhatIsFrozen) {
   const TestDirectory root;
-  const fs::path whole = save(root / "whole", model::exported_shape());
-  const model::Shape shape = frozen({"model.embed_tokens", "*.mlp.*"});
-  const fs::path part = save(root / "part", shape);
-  const model::ParameterTable table = model::parameter_table(shape);
+  const fs::path whole = save(root / "whole", model::exported_outline());
+  const model::Outline outline = frozen({"model.embed_tokens", "*.mlp.*"});
+  const fs::path part = save(root / "part", outline);
+  const model::ParameterTable table = model::parameter_table(outline);
   const auto data_bytes = [](const fs::path& directory) {
     return SafetensorsFile(directory / "rank-0000.safetensors").data_bytes();
   };
   EXPECT_EQ(data_bytes(whole), 12 * table.size());
   EXPECT_EQ(data_bytes(part), 12 * table.trained_size());
   Checkpoint(part).verify();
-  EXPECT_EQ(Checkpoint(part).manifest().shape, shape);
+  EXPECT_EQ(Checkpoint(part).manifest().model, outline);
 }
 
 // Numbers come back within half a step of NF4's, with equal bits whichever elements are read.
 TEST(TunedCheckpoint, ExpandsACodedBaseWhereItIsReadAsNumbers) {
   for (const int64_t word_bytes : {4, 2}) {
     const TestDirectory root;
-    model::Shape shape = adapted();
-    model::quantize_base(shape, {base::WeightFormat::kNf4, word_bytes});
-    Checkpoint checkpoint(save(root.path(), shape));
+    model::Outline outline = adapted();
+    model::quantize_base(outline, {base::WeightFormat::kNf4, word_bytes});
+    Checkpoint checkpoint(save(root.path(), outline));
     checkpoint.verify();
-    EXPECT_EQ(checkpoint.manifest().shape, shape);
-    checkpoint.require_model(shape, TensorType::kFloat32);
+    EXPECT_EQ(checkpoint.manifest().model, outline);
+    checkpoint.require_model(outline, TensorType::kFloat32);
     const ParameterSource source = float_masters(checkpoint);
     int64_t expanded = 0;
     for (const model::Bucket& bucket : checkpoint.plain_table().buckets) {
@@ -144,11 +143,12 @@ TEST(TunedCheckpoint, ExpandsACodedBaseWhereItIsReadAsNumbers) {
       }
     }
     EXPECT_GT(expanded, 0);
-    shape.base.word_bytes = 8;
-    EXPECT_THAT(message_of<base::InputError>([&] { checkpoint.require_model(shape, TensorType::kFloat32); }),
-                HasSubstr("in words of 8 bytes"));
-    shape.base = {};
-    checkpoint.require_model(shape, TensorType::kFloat32);
+    outline.base.word_bytes = 8;
+    EXPECT_THAT(
+        message_of<base::InputError>([&] { checkpoint.require_model(outline, TensorType::kFloat32); }),
+        HasSubstr("in words of 8 bytes"));
+    outline.base = {};
+    checkpoint.require_model(outline, TensorType::kFloat32);
   }
 }
 
@@ -161,14 +161,14 @@ std::vector<fs::path> shared_files(const fs::path& root) {
 
 TEST(TunedCheckpoint, WritesWhatIsFrozenOnce) {
   const TestDirectory root;
-  const model::Shape shape = frozen({"model.embed_tokens", "*.mlp.*"});
-  const model::ParameterTable table = model::parameter_table(shape);
-  save(root.path(), shape, 1, {.count = 2});
+  const model::Outline outline = frozen({"model.embed_tokens", "*.mlp.*"});
+  const model::ParameterTable table = model::parameter_table(outline);
+  save(root.path(), outline, 1, {.count = 2});
   ASSERT_EQ(shared_files(root.path()).size(), 1U);
   const fs::path shared = shared_files(root.path()).front();
   EXPECT_EQ(SafetensorsFile(shared).data_bytes(), 4 * (table.size() - table.trained_size()));
   const auto written = fs::last_write_time(shared);
-  const fs::path second = save(root.path(), shape, 2, {.count = 2});
+  const fs::path second = save(root.path(), outline, 2, {.count = 2});
   EXPECT_EQ(shared_files(root.path()), std::vector{shared});
   EXPECT_EQ(fs::last_write_time(shared), written);
   Checkpoint(second).verify();
@@ -179,22 +179,22 @@ TEST(TunedCheckpoint, WritesWhatIsFrozenOnce) {
 
 TEST(TunedCheckpoint, WritesADamagedSharedFileAgain) {
   const TestDirectory root;
-  const model::Shape shape = frozen({"*.mlp.*"});
-  const fs::path first = save(root.path(), shape, 1, {.count = 2});
+  const model::Outline outline = frozen({"*.mlp.*"});
+  const fs::path first = save(root.path(), outline, 1, {.count = 2});
   const fs::path shared = shared_files(root.path()).front();
   {
     std::fstream file(shared, std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(-1, std::ios::end).put('X');
   }
   EXPECT_THAT(message_of<DamagedCheckpoint>([&] { Checkpoint(first).verify(); }), HasSubstr("has checksum"));
-  Checkpoint(save(root.path(), shape, 2, {.count = 2})).verify();
+  Checkpoint(save(root.path(), outline, 2, {.count = 2})).verify();
   Checkpoint(first).verify();
 }
 
 TEST(TunedCheckpoint, SharedFilesGoWithTheLastThatRefersToThem) {
   const TestDirectory root;
-  const model::Shape before = frozen({"*.mlp.*"});
-  const model::Shape behind = frozen({"model.embed_tokens"});
+  const model::Outline before = frozen({"*.mlp.*"});
+  const model::Outline behind = frozen({"model.embed_tokens"});
   save(root.path(), before, 1, {.count = 2});
   save(root.path(), behind, 2, {.count = 2});
   EXPECT_EQ(shared_files(root.path()).size(), 2U);
@@ -211,9 +211,9 @@ TEST(TunedCheckpoint, SharedFilesGoWithTheLastThatRefersToThem) {
 // Masters are equal. Moments are read if both models have them; otherwise they are left untouched.
 TEST(TunedCheckpoint, IsReadByAModelThatIsFrozenOtherwise) {
   const TestDirectory root;
-  const model::Shape saved = frozen({"model.embed_tokens", "model.layers.0.mlp"});
+  const model::Outline saved = frozen({"model.embed_tokens", "model.layers.0.mlp"});
   Checkpoint checkpoint(save(root.path(), saved));
-  const model::Shape run = frozen({"model.layers.1", "lm_head"});
+  const model::Outline run = frozen({"model.layers.1", "lm_head"});
   checkpoint.require_model(run, TensorType::kFloat32);
   const model::ParameterTable table = model::parameter_table(run);
   std::vector<base::Interval> owned;
@@ -245,18 +245,18 @@ TEST(TunedCheckpoint, IsReadByAModelThatIsFrozenOtherwise) {
 
 TEST(TunedCheckpoint, AdaptersMayComeButNotGo) {
   const TestDirectory root;
-  const Checkpoint plain(save(root / "plain", model::exported_shape()));
+  const Checkpoint plain(save(root / "plain", model::exported_outline()));
   plain.require_model(adapted(), TensorType::kFloat32);
   const Checkpoint with(save(root / "with", adapted()));
-  EXPECT_EQ(with.manifest().shape, adapted());
+  EXPECT_EQ(with.manifest().model, adapted());
   with.require_model(adapted(), TensorType::kFloat32);
-  const auto fault = [&](const model::Shape& shape) {
-    return message_of<base::InputError>([&] { with.require_model(shape, TensorType::kFloat32); });
+  const auto fault = [&](const model::Outline& outline) {
+    return message_of<base::InputError>([&] { with.require_model(outline, TensorType::kFloat32); });
   };
-  EXPECT_THAT(fault(model::exported_shape()),
+  EXPECT_THAT(fault(model::exported_outline()),
               HasSubstr("has adapters of rank 2 and alpha 3 at k_proj, o_proj, up_proj "
                         "but the run no adapters: resume with the [lora] it was made"));
-  model::Shape other = model::exported_shape();
+  model::Outline other = model::exported_outline();
   model::adapt(other, {.rank = 4, .alpha = 3, .targets = {"k_proj", "o_proj", "up_proj"}});
   EXPECT_THAT(fault(other), HasSubstr("but the run adapters of rank 4"));
 }
@@ -279,13 +279,13 @@ struct Factors {
   double attention = 1.5, out = 1.5, up = 1.5;
 };
 
-void expect_merged(const model::Shape& shape, const Factors& factors = {}) {
+void expect_merged(const model::Outline& outline, const Factors& factors = {}) {
   const TestDirectory root;
-  Checkpoint checkpoint(save(root / "run", shape));
+  Checkpoint checkpoint(save(root / "run", outline));
   export_checkpoint(checkpoint, root / "model");
   const HuggingFaceModel model(root / "model");
-  EXPECT_EQ(model.shape(), model::exported_shape());
-  const model::ParameterTable tuned = model::parameter_table(shape);
+  EXPECT_EQ(model.model(), model::exported_outline());
+  const model::ParameterTable tuned = model::parameter_table(outline);
   const model::Bucket& layer = model.table().layer(1);
   std::vector<float> values(static_cast<size_t>(layer.size));
   model.read(layer.index, {0, layer.size}, values.data());
@@ -318,9 +318,9 @@ TEST(TunedCheckpoint, ExportMergesAdapters) { expect_merged(adapted()); }
 TEST(TunedCheckpoint, ExportMergesAdaptersOfWhichOneFactorIsFrozen) {
   for (const char* factor : {"*.lora_A*", "*.lora_B*", "*.k_proj.lora_A*"}) {
     SCOPED_TRACE(factor);
-    model::Shape shape = adapted();
-    model::freeze(shape, {factor});
-    expect_merged(shape);
+    model::Outline outline = adapted();
+    model::freeze(outline, {factor});
+    expect_merged(outline);
   }
 }
 
@@ -338,17 +338,17 @@ TEST(TunedCheckpoint, AdaptersAloneAreNamedAsPeftDoes) {
   const base::Json config = base::read_json(root / "adapter/adapter_config.json");
   EXPECT_EQ(config.at("r"), 2);
   EXPECT_EQ(config.at("base_model_name_or_path"), "org/base");
-  Checkpoint plain(save(root / "plain", model::exported_shape()));
+  Checkpoint plain(save(root / "plain", model::exported_outline()));
   EXPECT_THAT(message_of<base::InputError>([&] { export_adapters(plain, root / "none", ""); }),
               HasSubstr("has no adapters to write"));
 }
 
 TEST(TunedCheckpoint, AdaptersOfTheirOwnRanksAreExportedWithPeftsPatterns) {
   const TestDirectory root;
-  model::Shape shape = model::exported_shape();
-  model::adapt(shape, {.rank = 2, .alpha = 3, .targets = {"k_proj:1:0.75", "o_proj", "up_proj:4:6"}});
-  expect_merged(shape, {.attention = 0.75, .out = 1.5, .up = 1.5});
-  Checkpoint checkpoint(save(root / "run", shape));
+  model::Outline outline = model::exported_outline();
+  model::adapt(outline, {.rank = 2, .alpha = 3, .targets = {"k_proj:1:0.75", "o_proj", "up_proj:4:6"}});
+  expect_merged(outline, {.attention = 0.75, .out = 1.5, .up = 1.5});
+  Checkpoint checkpoint(save(root / "run", outline));
   export_adapters(checkpoint, root / "adapter", "org/base");
   const base::Json config = base::read_json(root / "adapter/adapter_config.json");
   EXPECT_EQ(config.at("r"), 2);
@@ -358,12 +358,12 @@ TEST(TunedCheckpoint, AdaptersOfTheirOwnRanksAreExportedWithPeftsPatterns) {
 }
 
 // The first layer has an MLP, the second one experts.
-model::Shape with_experts(std::vector<std::string> targets) {
-  model::Shape shape = model::exported_shape();
-  shape.experts = {.count = 3, .per_token = 2, .hidden = 6, .shared_hidden = 5};
-  shape.block_types = {{}, {.experts = true}};
-  model::adapt(shape, {.rank = 2, .alpha = 3, .targets = std::move(targets)});
-  return shape;
+model::Outline with_experts(std::vector<std::string> targets) {
+  model::Outline outline = model::exported_outline();
+  outline.experts = {.count = 3, .per_token = 2, .hidden = 6, .shared_hidden = 5};
+  outline.block_types = {{}, {.experts = true}};
+  model::adapt(outline, {.rank = 2, .alpha = 3, .targets = std::move(targets)});
+  return outline;
 }
 
 ParameterSource values_in(const model::ParameterTable& table) {
@@ -375,9 +375,9 @@ ParameterSource values_in(const model::ParameterTable& table) {
 
 // Merged matrices are equal whichever elements are read.
 TEST(Merged, AddsToEachExpertTheProductOfItsOwnFactors) {
-  const model::Shape shape = with_experts({"experts.gate_up_proj", "experts.down_proj"});
-  const model::ParameterTable tuned = model::parameter_table(shape);
-  const model::ParameterTable plain = model::parameter_table(model::untuned(shape));
+  const model::Outline outline = with_experts({"experts.gate_up_proj", "experts.down_proj"});
+  const model::ParameterTable tuned = model::parameter_table(outline);
+  const model::ParameterTable plain = model::parameter_table(model::untuned(outline));
   const ParameterSource read = merged(plain, tuned, values_in(tuned));
   for (const model::Bucket& bucket : plain.buckets) {
     for (const model::Parameter& parameter : bucket.parameters) {
@@ -444,7 +444,7 @@ std::vector<double> scaled_factor(const model::ParameterTable& table, const mode
       if (parameter.name != like.name) continue;
       std::vector<double> values = saved(table, parameter.name);
       const bool b = parameter.start != model::Start::kAdapter;
-      for (double& value : values) value *= b ? model::adapter_factor(table.shape.lora, parameter) : 1;
+      for (double& value : values) value *= b ? model::adapter_factor(table.model.lora(), parameter) : 1;
       return values;
     }
   }
@@ -473,11 +473,11 @@ void expect_own_columns(const model::Parameter& parameter, const std::vector<flo
 
 TEST(SideBySide, EachAdapterHasColumnsOfItsOwn) {
   const TestDirectory root;
-  const model::Shape base = model::untuned(with_experts({"q_proj"}));
+  const model::Outline base = model::untuned(with_experts({"q_proj"})).outline();
   const auto tuned = [&](int64_t rank, std::vector<std::string> targets) {
-    model::Shape shape = base;
-    model::adapt(shape, {.rank = rank, .alpha = 3, .targets = std::move(targets)});
-    return model::parameter_table(shape);
+    model::Outline outline = base;
+    model::adapt(outline, {.rank = rank, .alpha = 3, .targets = std::move(targets)});
+    return model::parameter_table(outline);
   };
   const std::vector<model::ParameterTable> own = {
       tuned(2, {"k_proj:1:0.75", "o_proj", "up_proj", "experts.gate_up_proj:3:2"}),
@@ -491,8 +491,8 @@ TEST(SideBySide, EachAdapterHasColumnsOfItsOwn) {
   const SideBySide all = side_by_side(
       base, {}, [](const model::Bucket&, base::Interval, float*) {}, folders);
   constexpr int64_t kMost = 4;
-  EXPECT_EQ(all.shape.lora.rank, kMost * std::ssize(own));
-  const model::ParameterTable table = model::parameter_table(all.shape);
+  EXPECT_EQ(all.model.lora().rank, kMost * std::ssize(own));
+  const model::ParameterTable table = model::parameter_table(all.model);
   int factors = 0;
   for (const model::Bucket& bucket : table.buckets) {
     for (const model::Parameter& parameter : bucket.parameters) {

@@ -5,16 +5,16 @@
 
 #include <vector>
 
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 
 namespace sluice::checkpoint {
 namespace {
 
 model::ParameterTable table_of(int64_t vocab, bool tied) {
-  model::Shape shape = model::test_shape(2);
-  shape.vocab = vocab;
-  shape.tie_embeddings = tied;
-  return model::parameter_table(shape);
+  model::Outline outline = model::test_outline(2);
+  outline.vocab = vocab;
+  outline.tie_embeddings = tied;
+  return model::parameter_table(outline);
 }
 
 // Tells every element of every bucket apart; none is 0.
@@ -27,7 +27,8 @@ ParameterSource numbers() {
 }
 
 // By parameters and elements, from a source that gives parts of `part` elements.
-void expect_rows_of_both(const model::ParameterTable& wanted, const model::ParameterTable& files, int64_t part) {
+void expect_rows_of_both(const model::ParameterTable& wanted, const model::ParameterTable& files,
+                         int64_t part) {
   const ParameterSource source = with_vocabulary(wanted, files, numbers());
   for (const model::Bucket& bucket : wanted.buckets) {
     std::vector<float> values(static_cast<size_t>(bucket.size), -1.0F);

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include "model/outline.h"
+
 namespace sluice::config {
 namespace {
 
@@ -11,7 +13,7 @@ using testing::UnorderedElementsAre;
 
 RunConfig small() {
   RunConfig config;
-  config.model.shape = {
+  config.model.given = model::Outline{
       .layers = 2, .hidden = 8, .heads = 2, .kv_heads = 2, .head_dim = 4, .ffn_hidden = 8, .vocab = 9};
   config.data.train = {{"corpus", 1.0}};
   return config;

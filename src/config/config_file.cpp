@@ -10,6 +10,7 @@
 #include "config/keys.h"
 #include "config/other_names.h"
 #include "config/renamed_keys.h"
+#include "model/outline.h"
 
 namespace sluice::config {
 namespace {
@@ -88,9 +89,9 @@ void require_consistent(ModelConfig& model, const TomlSection& section) {
   if (!model.hf.empty() && has_shape) section.wrong("hf", "and a shape are both given: keep one");
   if (model.hf.empty() && !has_shape)
     section.wrong("layers", "is missing: give a shape, or a folder as model.hf");
-  if (!has_shape) return model.shape.reset();
+  if (!has_shape) return model.given.reset();
   try {
-    model::validate(*model.shape);
+    model::validate(model.given->outline());
   } catch (const InputError& error) {
     throw InputError(text("[config] ", section.file(), ": ", error.what()));
   }

@@ -4,8 +4,9 @@
 
 #include "config/field_values.h"
 #include "config/lora_fields.h"
-#include "model/shape_ranges.h"
-#include "model/shape_sizes.h"
+#include "model/model_ranges.h"
+#include "model/outline.h"
+#include "model/outline_sizes.h"
 
 namespace sluice::config {
 namespace {
@@ -110,19 +111,19 @@ constexpr Word<Pooling> kPoolings[] = {
     {"auto", Pooling::kAuto}, {"last", Pooling::kLast}, {"mean", Pooling::kMean}, {"cls", Pooling::kCls}};
 
 // Sizes that the file leaves out are derived from earlier ones.
-void visit_shape(model::Shape& shape, bool given, Fields& keys) {
-  const model::ShapeRanges& ranges = model::kShapeRanges;
+void visit_outline(model::Outline& outline, bool given, Fields& keys) {
+  const model::ModelRanges& ranges = model::kModelRanges;
   const auto number = [&](const char* key, auto& value, const auto& range, const char* meaning) {
     keys(key, Given(given, Number(value, range)), meaning);
   };
-  for (const model::ShapeSize& size : model::shape_sizes()) {
-    int64_t& value = shape.*size.value;
-    if (value == 0) value = size.otherwise(shape);
+  for (const model::OutlineSize& size : model::outline_sizes()) {
+    int64_t& value = outline.*size.value;
+    if (value == 0) value = size.otherwise(outline);
     number(size.name, value, size.range, size.meaning);
   }
-  keys("tie_embeddings", Given(given, Flag(shape.tie_embeddings)), "the head has the embedding's matrix");
-  number("norm_eps", shape.norm_eps, ranges.norm_eps, "epsilon of RMSNorm");
-  model::Rope& rope = shape.rope;
+  keys("tie_embeddings", Given(given, Flag(outline.tie_embeddings)), "the head has the embedding's matrix");
+  number("norm_eps", outline.norm_eps, ranges.norm_eps, "epsilon of RMSNorm");
+  model::Rope& rope = outline.rope;
   number("rope_theta", rope.theta, ranges.rope_theta, "base of the rotary frequencies");
   keys("rope_scaling", Given(given, Choice(rope.scaling, kRopeScalings)),
        "the rope_ keys have config.json's meaning");
@@ -135,11 +136,11 @@ void visit_shape(model::Shape& shape, bool given, Fields& keys) {
 
 void visit_model(RunConfig& config, Fields& keys) {
   ModelConfig& model = config.model;
-  keys("hf", Given(!model.shape || !model.hf.empty(), Text(model.hf)),
+  keys("hf", Given(!model.given || !model.hf.empty(), Text(model.hf)),
        "a Hugging Face folder, or a model of the hub, ORGANISATION/NAME; or, instead of it, a shape:");
-  model::Shape shape = model.shape.value_or(model::Shape{});
-  visit_shape(shape, model.hf.empty(), keys);
-  model.shape = shape;
+  model::Outline outline = model.given ? model.given->outline() : model::Outline{};
+  visit_outline(outline, model.hf.empty(), keys);
+  model.given = outline;
   keys("seed", OptionalNumber(model.seed, kSeeds), "seed of the initial weights; left out: data.seed");
   keys("base", Choice(model.base, kBases),
        "with LoRA: how ranks keep the frozen matrices of layers, which they expand on use (fine_tuning.md)");

@@ -41,8 +41,9 @@ int64_t word_bytes(ComputeType dtype) {
 void resolve_dtype(RunConfig& config, bool on_gpu) {
   ComputeType& dtype = config.train.dtype;
   if (dtype == ComputeType::kAuto) dtype = on_gpu ? ComputeType::kBFloat16 : ComputeType::kFloat32;
-  if (config.model.shape && config.model.shape->base.coded())
-    config.model.shape->base.word_bytes = word_bytes(dtype);
+  if (config.model.resolved && config.model.resolved->base().coded())
+    config.model.resolved =
+        model::with_base(*config.model.resolved, {config.model.resolved->base().format, word_bytes(dtype)});
 }
 
 namespace {
@@ -110,25 +111,25 @@ void require_learnable(const RunConfig& config) {
         base::text("rl.num_generations is ", rl.num_generations,
                    ", but a response is measured against others to its prompt: give 2 or more"));
   }
-  if (rl.temperature != 1 && config.model.shape->logit_cap > 0) {
+  if (rl.temperature != 1 && config.model.resolved->caps_logits()) {
     throw base::InputError(
         base::text("rl.temperature is ", rl.temperature,
                    ", but the model caps its logits, which would be divided before: give 1"));
   }
 }
 
-model::Pooling pooling_of(const HeadConfig& head, const model::Shape& shape, model::HeadKind kind) {
+model::Pooling pooling_of(const HeadConfig& head, const model::Model& model, model::HeadKind kind) {
   switch (head.pooling) {
     case Pooling::kLast: return model::Pooling::kLast;
     case Pooling::kMean: return model::Pooling::kMean;
     case Pooling::kCls: return model::Pooling::kCls;
     case Pooling::kAuto: break;
   }
-  return shape.head.kind == kind ? shape.head.pooling : model::usual_pooling(shape, kind);
+  return model.head().kind == kind ? model.head().pooling : model::usual_pooling(model, kind);
 }
 
 // The head's numbers: one for each class that has a name. `names` may be filled from the model folder.
-HeadStyle style_of(const HeadConfig& head, const model::Shape& shape, std::vector<std::string>& names) {
+HeadStyle style_of(const HeadConfig& head, const model::Model& model, std::vector<std::string>& names) {
   const bool tokens = head.kind == HeadUse::kTokens || head.kind == HeadUse::kValue;
   const model::HeadKind kind = head.kind == HeadUse::kEmbed ? model::HeadKind::kRows
                                : tokens                     ? model::HeadKind::kTokens
@@ -136,9 +137,9 @@ HeadStyle style_of(const HeadConfig& head, const model::Shape& shape, std::vecto
   if (kind == model::HeadKind::kRows) return {.kind = kind};
   const bool one = head.kind == HeadUse::kReward || head.kind == HeadUse::kValue;
   if (one || (names.empty() && head.problem == Problem::kRegression)) return {kind, 1, tokens};
-  if (names.empty() && shape.head.kind == kind) {
-    names = model::head_labels(*shape.config.json, shape.head.numbers).names;
-    return shape.head;
+  if (names.empty() && model.head().kind == kind) {
+    names = model::head_labels(*model.config(), model.head().numbers).names;
+    return model.head();
   }
   if (names.size() < 2 && head.problem != Problem::kRegression) {
     throw base::InputError(base::text("[config] head.labels names ", names.size(),
@@ -158,12 +159,13 @@ std::string problem_text(Problem problem) {
   return "";
 }
 
-void require_no_head(const model::Shape& shape) {
-  if (shape.head.kind == model::HeadKind::kVocabulary) return;
-  throw base::InputError(base::text(
-      "[config] head.kind is none, but model.hf ends in ",
-      shape.head.kind == model::HeadKind::kRows ? "embeddings" : base::text(shape.head.numbers, " numbers"),
-      ", no vocabulary: say what they are, as head.kind = \"classify\""));
+void require_no_head(const model::Model& model) {
+  if (model.has_vocabulary()) return;
+  throw base::InputError(base::text("[config] head.kind is none, but model.hf ends in ",
+                                    model.head().kind == model::HeadKind::kRows
+                                        ? "embeddings"
+                                        : base::text(model.head().numbers, " numbers"),
+                                    ", no vocabulary: say what they are, as head.kind = \"classify\""));
 }
 
 void refuse_with_head(const RunConfig& config) {
@@ -205,61 +207,61 @@ void require_each_once(const std::vector<std::string>& labels) {
 
 // Gives the model the head that [head] asks for.
 void set_head(RunConfig& config, ModelUse use) {
-  model::Shape& shape = *config.model.shape;
+  model::Model& model = *config.model.resolved;
   HeadConfig& head = config.head;
   if (head.kind == HeadUse::kNone) {
-    if (use == ModelUse::kCompute) require_no_head(shape);
+    if (use == ModelUse::kCompute) require_no_head(model);
     return;
   }
   refuse_with_head(config);
   if (use == ModelUse::kCompute) require_head_data(head);
   require_each_once(head.labels);
   for (const int64_t width : head.matryoshka) {
-    if (width <= shape.hidden) continue;
-    throw base::InputError(base::text("[config] head.matryoshka: ", width, " is above the ", shape.hidden,
+    if (width <= model.hidden()) continue;
+    throw base::InputError(base::text("[config] head.matryoshka: ", width, " is above the ", model.hidden(),
                                       " of the model's embeddings: leave it out"));
   }
   std::vector<std::string> names = head.labels;
-  HeadStyle style = style_of(head, shape, names);
-  style.pooling = pooling_of(head, shape, style.kind);
+  HeadStyle style = style_of(head, model, names);
+  style.pooling = pooling_of(head, model, style.kind);
   model::HeadLabels labels{names, problem_text(head.problem)};
-  if (labels.problem.empty() && shape.head.kind == style.kind && shape.config.json)
-    labels.problem = model::head_labels(*shape.config.json, 0).problem;
-  shape = model::with_head(shape, style, labels);
+  if (labels.problem.empty() && model.head().kind == style.kind && model.config() != nullptr)
+    labels.problem = model::head_labels(*model.config(), 0).problem;
+  model = model::with_head(model, style, labels);
 }
 
-// Marks the parameters of the shape that are trained.
+// Marks the parameters of the model that are trained.
 void tune(RunConfig& config) {
-  model::Shape& shape = *config.model.shape;
+  model::Model& model = *config.model.resolved;
   if (config.train.moe_aux_loss_coeff > 0) {
-    if (shape.experts.count == 0) {
+    if (model.experts().count == 0) {
       throw base::InputError(base::text("train.moe_aux_loss_coeff is ", config.train.moe_aux_loss_coeff,
                                         ", but the model has no experts: leave it out"));
     }
     if (config.train.moe_router_load_balancing_type == RouterLoadBalancing::kGlobalAuxLoss)
-      model::remember_loads(shape);
+      model = model::remembering_loads(model);
   }
   const int64_t spare = config.parallel.redundant_experts;
-  if (spare > shape.experts.count / 2) {
+  if (spare > model.experts().count / 2) {
     throw base::InputError(
-        base::text("parallel.redundant_experts is ", spare, ", but the model has ", shape.experts.count,
+        base::text("parallel.redundant_experts is ", spare, ", but the model has ", model.experts().count,
                    " experts, of which two lanes have half each: ", "give at most as many as that leaves"));
   }
-  model::adapt(shape, {config.lora.rank, config.lora.alpha, config.lora.targets});
-  model::freeze(shape, config.train.freeze);
-  model::quantize_base(shape, {config.model.base, word_bytes(config.train.dtype)});
+  model = model::adapted(model, {config.lora.rank, config.lora.alpha, config.lora.targets});
+  model = model::frozen(model, config.train.freeze);
+  model = model::with_base(model, {config.model.base, word_bytes(config.train.dtype)});
   // Generation would hold the whole base expanded, which the proof of memory does not include.
-  if (shape.base.coded() && (config.generates() || config.train.sample_every > 0)) {
+  if (model.base().coded() && (config.generates() || config.train.sample_every > 0)) {
     throw base::InputError(
-        base::text("model.base is ", base::name_of(shape.base.format), ", but ",
+        base::text("model.base() is ", base::name_of(model.base().format), ", but ",
                    config.rl.rolls_out()      ? "rl.algorithm"
                    : config.teacher.lmbda > 0 ? "teacher.lmbda"
                                               : "train.sample_every",
                    " generates text within the run, which computes with whole weights: set "
-                   "model.base = \"none\""));
+                   "model.base() = \"none\""));
   }
   if (config.optimizer.groups.empty()) return;
-  const std::vector<std::string> names = model::tensor_names(model::parameter_table(shape));
+  const std::vector<std::string> names = model::tensor_names(model::parameter_table(model));
   for (const GroupConfig& group : config.optimizer.groups)
     model::require_matches(group.parameters, names, "optimizer.groups");
 }
@@ -275,18 +277,19 @@ void resolve_model(RunConfig& config, ModelUse use) {
                                         " is a multimodal folder, and heads stand on language models alone: "
                                         "name a folder of one"));
     }
-    config.model.shape = use == ModelUse::kPlan ? model::shape_to_plan_from_hugging_face(json, path.string())
-                                                : model::shape_from_hugging_face(json, path.string());
+    config.model.resolved = use == ModelUse::kPlan
+                                ? model::model_to_plan_from_hugging_face(json, path.string())
+                                : model::model_from_hugging_face(json, path.string());
   } else {
-    config.model.shape = model::untuned(*config.model.shape);
+    config.model.resolved = config.model.given;
   }
   set_head(config, use);
-  if (const int64_t positions = config.model.shape->positions;
+  if (const int64_t positions = config.model.resolved->positions();
       positions > 0 && config.data.context_length > positions) {
     throw base::InputError(base::text("data.context_length is ", config.data.context_length,
                                       ", but the model has ", positions, " trained positions: lower it"));
   }
-  if (!config.model.shape->causal && config.parallel.exchange.find("balanced") != std::string::npos) {
+  if (!config.model.resolved->causal() && config.parallel.exchange.find("balanced") != std::string::npos) {
     throw base::InputError(
         "parallel.exchange has \"balanced\", which is of causal attention, but the model's looks both ways: "
         "leave "

@@ -14,16 +14,17 @@
 #include "base/moment_format.h"
 #include "corpus/sampler.h"
 #include "model/head_chunk_rows.h"
-#include "model/shape.h"
+#include "model/model.h"
 #include "strategy/cluster.h"
 #include "strategy/wire_codec.h"
 
 namespace sluice::config {
 
 struct ModelConfig {
-  std::string hf;                     // Hugging Face folder; empty: `shape` is given in the file
-  std::optional<model::Shape> shape;  // given by keys, or read from hf's config.json by resolve_model()
-  std::optional<int64_t> seed;        // seed of initial weights; none: data.seed
+  std::string hf;                        // Hugging Face folder; empty: the file's keys give the model
+  std::optional<model::Model> given;     // by keys
+  std::optional<model::Model> resolved;  // by resolve_model()
+  std::optional<int64_t> seed;           // seed of initial weights; none: data.seed
   base::WeightFormat base = base::WeightFormat::kPlain;  // format of weights that a LoRA run freezes
 };
 
@@ -342,9 +343,9 @@ struct RunConfig {
 
 // Planning needs a model's costs only, so it accepts models that Sluice cannot compute.
 enum class ModelUse : uint8_t { kCompute, kPlan };
-// Fills model.shape from the Hugging Face folder, if given, and marks the trained parameters in it.
-// InputError as model::shape_from_hugging_face or model::shape_to_plan_from_hugging_face, and as model::adapt
-// and model::freeze; also if a group's pattern matches nothing.
+// Sets model.resolved: the Hugging Face folder's or the given model, with its head and tuning.
+// InputError as model::model_from_hugging_face or model::model_to_plan_from_hugging_face, and as
+// model::adapted and model::frozen; also if a group's pattern matches nothing.
 void resolve_model(RunConfig& config, ModelUse use = ModelUse::kCompute);
 
 // Bytes out of `whole` that stay free: margin_gib if given, else 2 GiB, and without a GPU at most a tenth of

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "config/config_file.h"
+#include "model/outline.h"
 
 namespace sluice::config {
 namespace {
@@ -31,7 +32,7 @@ std::string fault(const std::string& toml, const std::vector<std::string>& overr
 
 TEST(RunConfig, DefaultsAndGivenValues) {
   const RunConfig config = parse_config(kSmall, "run.toml");
-  EXPECT_EQ(config.model.shape->head_dim, 32);
+  EXPECT_EQ(config.model.given->head_dim(), 32);
   EXPECT_EQ(config.data.train.at(0).first, "corpora/stdlib/corpus");
   EXPECT_EQ(config.data.context_length, 2048);
   EXPECT_EQ(config.optimizer.decay, Decay::kCosine);
@@ -121,7 +122,7 @@ TEST(RunConfig, ExchangesHaveTheNamesOfMegatron) {
 TEST(RunConfig, AModelGivenOnTheCommandLineReplacesTheFiles) {
   const RunConfig config = parse_config(kSmall, "run.toml", {"model.hf=some/folder"});
   EXPECT_EQ(config.model.hf, "some/folder");
-  EXPECT_FALSE(config.model.shape);
+  EXPECT_FALSE(config.model.given);
   EXPECT_NE(fault(std::string(kSmall) + "[model2]\n").find("unknown section"), std::string::npos);
 }
 
@@ -218,12 +219,12 @@ TEST(RunConfig, SaysWhatIsTrainedAndHow) {
             "[config] run.toml: optimizer.groups.lr is missing: give the group's learning rate");
 }
 
-TEST(RunConfig, ResolvedShapesKnowWhatIsTrained) {
+TEST(RunConfig, ResolvedModelsKnowWhatIsTrained) {
   RunConfig config = parse_config(kSmall, "run.toml", {"train.freeze=['model.embed_tokens']"});
   resolve_model(config);
-  EXPECT_NE(config.model.shape->frozen_embedding, 0U);
+  EXPECT_NE(config.model.resolved->outline().frozen_embedding, 0U);
   resolve_model(config);  // again, to the same
-  EXPECT_NE(config.model.shape->frozen_embedding, 0U);
+  EXPECT_NE(config.model.resolved->outline().frozen_embedding, 0U);
   config.optimizer.groups = {{{"model.lyers.0"}, 1e-3, std::nullopt}};
   try {
     resolve_model(config);

@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "model/model_figures.h"
 #include "model/program.h"
-#include "model/shape_figures.h"
 
 namespace sluice::cost {
 namespace {
@@ -21,8 +21,8 @@ LinkTimes link_times(const strategy::LinkSpeed& speed) {
 // The model's figures for one TP degree.
 class Analysis {
  public:
-  Analysis(const model::Shape& shape, const Rates& rates, int64_t element_bytes, int tp)
-      : shape_(shape), rates_(rates), element_bytes_(real(element_bytes)), tp_(tp) {}
+  Analysis(const model::Model& model, const Rates& rates, int64_t element_bytes, int tp)
+      : model_(model), rates_(rates), element_bytes_(real(element_bytes)), tp_(tp) {}
 
   // Time that low-precision products with some matrices save, and the numbers that rounding moves.
   struct Narrow {
@@ -139,7 +139,7 @@ class Analysis {
     const double forward_flops = attention_rate(&AttentionKernel::forward).flops_per_ns;
     const double pair = 4 * real(work.attention) / tp_ / forward_flops;
     const int64_t attended =
-        std::max(work.attention, work.attention > 0 ? model::products_with_narrow(shape_) : 0);
+        std::max(work.attention, work.attention > 0 ? model::products_with_narrow(model_) : 0);
     const double multiplied_ns = 4 * real(attended) / tp_ / forward_flops;
     const double key = std::max(multiplied_ns, real(cache.token) / rates_.memory_bytes_per_ns);
     cost.key = Quadratic::from_ns(key, 0, 0).a;
@@ -156,9 +156,9 @@ class Analysis {
                                                      : rates_.attention_backward_flops_per_ns,
               0};
     }
-    const AttentionKernel& kernel = kernel_of_width(rates_.attention_kernels, shape_.head_dim);
+    const AttentionKernel& kernel = kernel_of_width(rates_.attention_kernels, model_.head_dim());
     AttentionRate rate = kernel.*direction;
-    rate.flops_per_ns *= std::min(1.0, real(shape_.head_dim) / real(kernel.width));
+    rate.flops_per_ns *= std::min(1.0, real(model_.head_dim()) / real(kernel.width));
     return rate;
   }
 
@@ -168,19 +168,19 @@ class Analysis {
     if (std::max(a_ns, b_ns) < kMostNs) return Quadratic::from_ns(a_ns, b_ns, c_ns);
     throw base::InputError(base::text(
         "at ", rates_.product_flops_per_ns, " FLOPs a nanosecond a token takes ", std::max(a_ns, b_ns) / 1e9,
-        " s in one layer, or an end, of a model with hidden ", shape_.hidden, ", heads ", shape_.heads,
-        " of ", shape_.head_dim, ", ffn_hidden ", shape_.ffn_hidden, " and vocab ", shape_.vocab,
+        " s in one layer, or an end, of a model with hidden ", model_.hidden(), ", heads ", model_.heads(),
+        " of ", model_.head_dim(), ", ffn_hidden ", model_.ffn_hidden(), " and vocab ", model_.vocab(),
         ": give a smaller model or a faster machine"));
   }
   double rows_ns() const {
-    return 2 * real(shape_.hidden) * element_bytes_ / rates_.elementwise_bytes_per_ns;
+    return 2 * real(model_.hidden()) * element_bytes_ / rates_.elementwise_bytes_per_ns;
   }
   double collective_ns_per_token() const {
-    return element_bytes_ * real(shape_.hidden) * (tp_ - 1) / tp_ / rates_.collective.bytes_per_ns;
+    return element_bytes_ * real(model_.hidden()) * (tp_ - 1) / tp_ / rates_.collective.bytes_per_ns;
   }
   double collective_latency_ns() const { return tp_ > 1 ? rates_.collective.latency_ns : 0; }
 
-  const model::Shape& shape_;
+  const model::Model& model_;
   const Rates& rates_;
   double element_bytes_;
   int tp_;
@@ -244,23 +244,23 @@ int64_t host_bytes_of(const strategy::Cluster& cluster) {
   return cluster.host_memory_bytes / cluster.gpus_per_node;
 }
 
-DecodeCost analytic_decode(const model::Kind& kind, const model::Shape& shape, const Rates& rates,
+DecodeCost analytic_decode(const model::Kind& kind, const model::Model& model, const Rates& rates,
                            int64_t element_bytes, int tp, DecodeShare share, int lanes) {
-  return Analysis(shape, rates, element_bytes, tp).decode(kind, share, lanes);
+  return Analysis(model, rates, element_bytes, tp).decode(kind, share, lanes);
 }
 
-std::string analytic_source(const model::Shape& shape, const std::string& where) {
+std::string analytic_source(const model::Model& model, const std::string& where) {
   const std::string counted =
-      shape.counted
-          ? base::text("; ", shape.family, " is counted from its config.json's fields, not computed")
+      model.counted()
+          ? base::text("; ", model.family(), " is counted from its config.json's fields, not computed")
           : "";
   return base::text("assumed rates of ", where, counted);
 }
 
-CostModel::Options analytic_options(const model::Shape& shape, const Rates& rates,
+CostModel::Options analytic_options(const model::Model& model, const Rates& rates,
                                     const AnalyticMemory& memory, std::span<const int> tp_degrees,
                                     const strategy::Topology& topology) {
-  CostModel::Options options{.shape = shape,
+  CostModel::Options options{.model = model,
                              .intra = link_times(rates.intra_node),
                              .inter = link_times(rates.inter_node),
                              .host = link_times(rates.host),
@@ -276,11 +276,11 @@ CostModel::Options analytic_options(const model::Shape& shape, const Rates& rate
                                         .master_bytes = memory.master_bytes},
                              .topology = topology};
   for (const strategy::LinkSpeed& link : rates.beyond) options.beyond.push_back(link_times(link));
-  const model::Program program(shape);
+  const model::Program program(model);
   for (const int tp : tp_degrees) {
-    const std::string fault = model::tp_fault(shape, tp);
+    const std::string fault = model::tp_fault(model, tp);
     SLUICE_ASSERT(fault.empty(), fault);
-    const Analysis analysis(shape, rates, memory.element_bytes, tp);
+    const Analysis analysis(model, rates, memory.element_bytes, tp);
     std::vector<KindCost>& kinds = options.kinds_by_tp[tp];
     for (const auto& kind : program.kinds()) {
       const model::TokenWork work = kind->work();

@@ -50,7 +50,7 @@ struct Rates {
   strategy::LinkSpeed collective{.bytes_per_ns = 1, .latency_ns = 50e3};  // in a TP group; bytes of a rank
   strategy::LinkSpeed intra_node{.bytes_per_ns = 1, .latency_ns = 24e3};
   strategy::LinkSpeed inter_node{.bytes_per_ns = 1, .latency_ns = 24e3};
-  std::vector<strategy::LinkSpeed> beyond;  // between groups of nodes, smallest first
+  std::vector<strategy::LinkSpeed> beyond;                         // between groups of nodes, smallest first
   strategy::LinkSpeed host{.bytes_per_ns = 5, .latency_ns = 5e3};  // copies to and from host memory
   double update_ns_per_element = 2;
   double code_ns_per_element = 1;  // coding a number for the wire and decoding it
@@ -73,7 +73,7 @@ int64_t host_bytes_of(const strategy::Cluster& cluster);
 // the router), or a lane's even part of the experts. All lanes' rows come to the latter.
 enum class DecodeShare : uint8_t { kAll, kBesideExperts, kExperts };
 // REQUIRES: `lanes` divides the number of experts if `share` is kExperts.
-DecodeCost analytic_decode(const model::Kind& kind, const model::Shape& shape, const Rates& rates,
+DecodeCost analytic_decode(const model::Kind& kind, const model::Model& model, const Rates& rates,
                            int64_t element_bytes, int tp, DecodeShare share, int lanes = 1);
 
 struct AnalyticMemory {
@@ -87,11 +87,11 @@ struct AnalyticMemory {
 };
 
 // A calibration's source: "assumed rates of WHERE", with a note if the model is only counted, not computed.
-std::string analytic_source(const model::Shape& shape, const std::string& where);
+std::string analytic_source(const model::Model& model, const std::string& where);
 
 // REQUIRES: rates are positive; `beyond` has a link for each of the topology's larger groups; every degree
 // cuts the shape (model::tp_fault).
-CostModel::Options analytic_options(const model::Shape& shape, const Rates& rates,
+CostModel::Options analytic_options(const model::Model& model, const Rates& rates,
                                     const AnalyticMemory& memory, std::span<const int> tp_degrees,
                                     const strategy::Topology& topology);
 

@@ -11,9 +11,9 @@
 #include "cost/memory_cost.h"
 #include "cost/table_figures.h"
 #include "model/config_json.h"
+#include "model/differences.h"
 #include "model/hugging_face.h"
 #include "model/program.h"
-#include "model/shape_sizes.h"
 #include "model/tuning.h"
 
 namespace sluice::cost {
@@ -262,11 +262,11 @@ void read_scheme(const Json& json, const std::string& where, CostModel::Options&
   const Reader reader(json, where);
   const strategy::Scheme scheme = strategy::parse_scheme(base::require<std::string>(json, "scheme", where));
   const std::string name = text(where, ": ", to_text(scheme));
-  const std::string fault = model::tp_fault(options.shape, scheme.tp);
+  const std::string fault = model::tp_fault(options.model, scheme.tp);
   if (!fault.empty()) throw InputError(text(name, ": ", fault));
   if (scheme.cp != 1)
     throw InputError(text(name, ": rows have one lane, and more are computed from them: leave it out"));
-  const int64_t layers = model::Program(options.shape).blocks().size();
+  const int64_t layers = model::Program(options.model).blocks().size();
   if (layers % scheme.pp != 0)
     throw InputError(text(name, ": ", scheme.pp, " stages do not divide ", layers, " layers: leave it out"));
   const double share = reader.real("forward_share", 1);
@@ -314,7 +314,7 @@ void read_schemes(const Json& rows, const std::string& name, CostModel::Options&
 void read_layers(const Json& layers, const std::string& name, CostModel::Options& options) {
   if (!layers.is_array() || layers.empty())
     throw InputError(text(name, ": key 'layers' has no entry: give one for each tp and kind of layer"));
-  const model::Program program(options.shape);
+  const model::Program program(options.model);
   for (size_t i = 0; i < layers.size(); ++i) {
     read_layer(layers[i], text(name, ": layers[", i, "]"), program, options);
   }
@@ -409,7 +409,7 @@ Json to_json(const Calibration& calibration, const std::vector<strategy::Scheme>
     rows.push_back(scheme_row(cost, {.tp = degrees.first, .pp = degrees.second}, world_size));
   }
   Json json = {{"schema", kSchema},
-               {"model", model::config_json(options.shape)},
+               {"model", model::config_json(options.model)},
                {"hardware", calibration.hardware},
                {"source", calibration.source},
                {"schemes", rows}};
@@ -428,7 +428,7 @@ Json to_json(const Calibration& calibration, const std::vector<strategy::Scheme>
     json["groups"].push_back(
         {{"ranks", options.topology.group_ranks()[i]}, {"between", to_json(options.beyond[i])}});
   }
-  if (model::is_tuned(options.shape)) json["tuning"] = model::tuning_to_json(options.shape);
+  if (model::is_tuned(options.model)) json["tuning"] = model::tuning_to_json(options.model);
   return json;
 }
 
@@ -439,9 +439,10 @@ Calibration calibration_from_json(const Json& json, const std::string& name) {
   Calibration calibration{.hardware = base::require<std::string>(json, "hardware", name),
                           .source = base::require<std::string>(json, "source", name)};
   CostModel::Options& options = calibration.options;
-  options.shape =
-      model::shape_to_plan_from_hugging_face(base::require<Json>(json, "model", name), name + ": model");
-  if (json.contains("tuning")) model::read_tuning(json.at("tuning"), name + ": tuning", options.shape);
+  options.model =
+      model::model_to_plan_from_hugging_face(base::require<Json>(json, "model", name), name + ": model");
+  if (json.contains("tuning"))
+    options.model = model::with_tuning(options.model, json.at("tuning"), name + ": tuning");
   if (json.contains("layers")) {
     Json layers = json.at("layers");
     base::take_new_names(layers, kSchema);
@@ -481,25 +482,18 @@ void move_to_nodes_of(int ranks, CostModel::Options& options) {
   options.topology = options.topology.with_nodes_of(ranks);
 }
 
-std::string model_fault(const Calibration& calibration, const model::Shape& shape) {
-  model::Shape there = calibration.options.shape;
-  there.family = shape.family;
-  there.counted = shape.counted;
-  there.norm_eps = shape.norm_eps;
-  there.rope = shape.rope;
-  if (there == shape) return "";
+std::string model_fault(const Calibration& calibration, const model::Model& model) {
+  const model::Model& there = calibration.options.model;
+  if (model::cost_alike(there, model)) return "";
   // Published times cover whole stages, so they hold for a model however it is tuned.
   const bool of_stages = !calibration.options.scheme_times.empty();
-  if (model::untuned(there) == model::untuned(shape)) {
+  if (model::cost_alike(model::untuned(there), model::untuned(model)))
     return of_stages ? "" : "other parameters of it are trained (train.freeze, lora)";
-  }
   std::vector<std::string> differing;
-  for (const model::ShapeSize& size : model::shape_sizes()) {
-    const int64_t here = shape.*size.value, other = there.*size.value;
-    if (here != other) differing.push_back(text(size.name, " is ", here, ", there ", other));
-  }
-  if (shape.window != there.window)
-    differing.push_back(text("window is ", shape.window, ", there ", there.window));
+  for (const model::SizeDifference& size : model::size_differences(model, there))
+    differing.push_back(text(size.name, " is ", size.first, ", there ", size.second));
+  if (model.window() != there.window())
+    differing.push_back(text("window is ", model.window(), ", there ", there.window()));
   return differing.empty() ? "its layers are others" : base::join(differing, "; ");
 }
 

@@ -31,9 +31,9 @@ base::Json to_json(const Calibration& calibration, const std::vector<strategy::S
 // table, a row is degenerate if a times its GPUs is 0 or beyond 8/5 or 5/8 of the rows' median.
 Calibration calibration_from_json(const base::Json& json, const std::string& name);
 
-// Names the differences between `shape` and the calibrated model ("num_hidden_layers is 24, there 32"); "" if
+// Names the differences between `model` and the calibrated model ("num_hidden_layers is 24, there 32"); "" if
 // the times and memory of one hold for the other. Norms' epsilons and rotary frequencies change neither.
-std::string model_fault(const Calibration& calibration, const model::Shape& shape);
+std::string model_fault(const Calibration& calibration, const model::Model& model);
 
 // Takes the nodes and groups of nodes from `described`, because measurements know no groups. Links between
 // groups become no faster than the measured links inside them.

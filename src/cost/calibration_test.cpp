@@ -8,8 +8,8 @@
 #include "base/json.h"
 #include "cost/analytic.h"
 #include "cost/memory_cost.h"
-#include "model/test_shape.h"
-#include "model/tuning.h"
+#include "model/test_outline.h"
+#include "model/test_tuning.h"
 
 namespace sluice::cost {
 namespace {
@@ -22,7 +22,7 @@ Calibration small_calibration() {
   const std::vector<int> degrees = {1, 2, 4};
   return {.hardware = "two cores",
           .source = "analytic",
-          .options = analytic_options(model::test_shape(), {}, {.device_bytes = 100'000'000}, degrees, 8)};
+          .options = analytic_options(model::test_outline(), {}, {.device_bytes = 100'000'000}, degrees, 8)};
 }
 
 Json small_json() { return to_json(small_calibration(), {{.tp = 1}, {.tp = 2, .pp = 2}}, 4); }
@@ -32,7 +32,7 @@ TEST(Calibration, SurvivesTheFileBitByBit) {
   const Calibration after = calibration_from_json(Json::parse(small_json().dump()), "calibration.json");
   EXPECT_EQ(after.hardware, before.hardware);
   EXPECT_EQ(after.source, before.source);
-  EXPECT_EQ(after.options.shape, before.options.shape);
+  EXPECT_EQ(after.options.model, before.options.model);
   EXPECT_EQ(after.options.kinds_by_tp, before.options.kinds_by_tp);
   EXPECT_EQ(after.options.intra, before.options.intra);
   EXPECT_EQ(after.options.inter, before.options.inter);
@@ -137,12 +137,12 @@ TEST(Calibration, SchemeRowsCarryThePublishedForm) {
 }
 
 TEST(Calibration, FrozenLayersMayTakeNoTimeForWeightGradients) {
-  model::Shape shape = model::test_shape();
-  model::freeze(shape, {"model.layers.0.*"});
+  model::Outline outline = model::test_outline();
+  model::freeze(outline, {"model.layers.0.*"});
   Calibration before{
       .hardware = "two cores",
       .source = "measured",
-      .options = analytic_options(shape, {}, {.device_bytes = 100'000'000}, std::vector{1}, 8)};
+      .options = analytic_options(outline, {}, {.device_bytes = 100'000'000}, std::vector{1}, 8)};
   OperationTimes& frozen = before.options.kinds_by_tp.at(1)[1].times;
   frozen.backward_weight = {};
   const Calibration after = calibration_from_json(to_json(before, {}, 1), "calibration.json");
@@ -194,17 +194,17 @@ TEST(Calibration, FaultsNameFileAndKey) {
 
 TEST(Calibration, ModelsThatCostTheSameAreOfOne) {
   const Calibration calibration = small_calibration();
-  model::Shape shape = calibration.options.shape;
-  shape.family = "mistral";
-  shape.norm_eps = 1e-6;
-  shape.rope.theta *= 2;
-  EXPECT_EQ(model_fault(calibration, shape), "");
-  shape.window = 4096;
-  EXPECT_EQ(model_fault(calibration, shape), "window is 4096, there 0");
-  shape = calibration.options.shape;
-  shape.layers = 3;
-  shape.hidden *= 2;
-  const std::string fault = model_fault(calibration, shape);
+  model::Outline outline = calibration.options.model.outline();
+  outline.family = "mistral";
+  outline.norm_eps = 1e-6;
+  outline.rope.theta *= 2;
+  EXPECT_EQ(model_fault(calibration, outline), "");
+  outline.window = 4096;
+  EXPECT_EQ(model_fault(calibration, outline), "window is 4096, there 0");
+  outline = calibration.options.model.outline();
+  outline.layers = 3;
+  outline.hidden *= 2;
+  const std::string fault = model_fault(calibration, outline);
   EXPECT_NE(fault.find("layers is 3, there 4"), std::string::npos) << fault;
   EXPECT_NE(fault.find("hidden is "), std::string::npos) << fault;
 }
@@ -229,7 +229,7 @@ TEST(Calibration, TableSurvivesTheFileBitByBit) {
   const Calibration after = calibration_from_json(Json::parse(json.dump()), "table.json");
   EXPECT_EQ(after.options.scheme_times, before.options.scheme_times);
   EXPECT_EQ(after.options.memory, before.options.memory);
-  EXPECT_EQ(after.options.shape, before.options.shape);
+  EXPECT_EQ(after.options.model, before.options.model);
   EXPECT_TRUE(after.options.kinds_by_tp.empty());
 }
 
@@ -276,7 +276,7 @@ TEST(Analytic, LayerTimesAreFlopsOverRates) {
                     .collective = {.bytes_per_ns = 2, .latency_ns = 70}};
   const std::vector<int> degrees = {1, 2};
   const CostModel::Options options =
-      analytic_options(model::test_shape(), rates, {.device_bytes = 1}, degrees, 8);
+      analytic_options(model::test_outline(), rates, {.device_bytes = 1}, degrees, 8);
   // Matrix elements: qkv 128·(128 + 128), output 128·128, MLP 3·128·336.
   const double products = 2.0 * (128 * 256 + 128 * 128 + 3 * 128 * 336) / 10;
   const double elementwise = 4.0 * (10 * 128 + 2 * (128 + 64) + 3 * 336) / 8;
@@ -291,12 +291,12 @@ TEST(Analytic, LayerTimesAreFlopsOverRates) {
 }
 
 TEST(Analytic, WideModelOnASlowMachineIsTheUsersFault) {
-  model::Shape shape = model::test_shape();
-  shape.hidden = 1'000'000;
-  shape.ffn_hidden = 10'000'000;
+  model::Outline outline = model::test_outline();
+  outline.hidden = 1'000'000;
+  outline.ffn_hidden = 10'000'000;
   const std::vector<int> degrees = {1};
   try {
-    analytic_options(shape, {.product_flops_per_ns = 30}, {.device_bytes = 1}, degrees, 8);
+    analytic_options(outline, {.product_flops_per_ns = 30}, {.device_bytes = 1}, degrees, 8);
     FAIL();
   } catch (const base::InputError& error) {
     EXPECT_NE(std::string(error.what()).find("hidden 1000000"), std::string::npos) << error.what();
@@ -305,7 +305,7 @@ TEST(Analytic, WideModelOnASlowMachineIsTheUsersFault) {
 
 TEST(Analytic, LayerBytesCountKeyHeadsThatRanksRepeat) {
   // Two key heads on four ranks: a rank has a head of 32 for queries, keys and values, and 84 of the MLP.
-  const model::Program program(model::test_shape());
+  const model::Program program(model::test_outline());
   const model::TokenBytes bytes = program.kind_at(1).bytes({4}, 4);
   EXPECT_EQ(bytes.saved, 2 * (128 * 4 + 4) / 4 + (96 + 32 + 2 * 84) * 4 + 4);
   EXPECT_EQ(bytes.deferred, 4 * 128 * 4 / 4 + (96 + 32 + 3 * 84) * 4 - bytes.saved);
@@ -318,11 +318,11 @@ TEST(Analytic, LayerBytesCountKeyHeadsThatRanksRepeat) {
 }
 
 TEST(Analytic, PresetsGiveUsableModels) {
-  const model::Shape shape = model::named_shape("llama-7b");
+  const model::Outline outline = model::named_outline("llama-7b");
   const strategy::Cluster cluster = strategy::cluster_preset("a800x8", 2);
   const std::vector<int> degrees = {1, 2, 4, 8};
   const CostModel cost(analytic_options(
-      shape, rates_of(cluster),
+      outline, rates_of(cluster),
       {.device_bytes = cluster.device_memory_bytes, .element_bytes = 2, .owner_bytes_per_parameter = 16},
       degrees, cluster.gpus_per_node));
   int64_t shorter = 0;

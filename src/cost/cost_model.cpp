@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "cost/token_dispatch_cost.h"
 #include "model/border_rows.h"
-#include "model/shape_figures.h"
+#include "model/model_figures.h"
 
 namespace sluice::cost {
 namespace {
@@ -39,9 +39,9 @@ const char* name_of(CellKind kind) {
 
 std::shared_ptr<const CostModel::Figures> CostModel::figures_of(Options options) {
   // Balanced lanes hold contiguous parts and attend to earlier lanes alone: attention must be causal.
-  if (!options.shape.causal) options.exchanges.balanced = false;
+  if (!options.model.causal()) options.exchanges.balanced = false;
   auto figures = std::make_shared<Figures>();
-  figures->program = model::Program(options.shape, options.cut_times);
+  figures->program = model::Program(options.model, options.cut_times);
   if (options.trunk) figures->program = figures->program.trunk(*options.trunk);
   const model::Program& program = figures->program;
   figures->before.emplace_back();
@@ -146,7 +146,7 @@ std::vector<strategy::Scheme> CostModel::schemes(int most_ranks) const {
 int64_t CostModel::in_expert_slots(const strategy::Scheme& scheme, int64_t of_all) const {
   const int64_t even = divide_up(of_all, scheme.ep), spare = options().redundant_experts;
   if (scheme.ep == 1 || spare == 0) return even;
-  return even + divide_up(of_all, options().shape.experts.count) * spare;
+  return even + divide_up(of_all, options().model.experts().count) * spare;
 }
 
 int64_t CostModel::expert_imbalance_percent(const strategy::Scheme& scheme) const {
@@ -237,7 +237,7 @@ Quadratic CostModel::divided_times(const strategy::Scheme& scheme, CellKind kind
   const Wide once = backward ? of_run(sums.visited_input) : forward;
   const strategy::Topology& topology = options().topology;
   const LinkTimes& between = options().link(topology.level_between_nodes(scheme.ep * scheme.tp));
-  const TokenDispatchCost travel = token_dispatch_cost(options().shape, options().memory.element_bytes,
+  const TokenDispatchCost travel = token_dispatch_cost(options().model, options().memory.element_bytes,
                                                        scheme, {options().intra, between, topology});
   const Wide moving = Wide{backward && !keeps_travelled ? travel.backward : travel.forward} * layers;
   const Wide hides = (once + (backward ? weight : 0)) * busiest / 100 + again;
@@ -257,9 +257,8 @@ CostModel::BlockCounts CostModel::counts_of(base::Interval run) const {
 
 // States have float or wider numbers, and a TP rank's heads.
 int64_t CostModel::state_bytes(const strategy::Scheme& scheme) const {
-  const model::Recurrent& own = options().shape.recurrent;
   const int64_t wide = std::max<int64_t>(4, options().memory.element_bytes);
-  return divide_up(own.value_heads, scheme.tp) * own.key_width * own.value_width * wide;
+  return model::state_elements(options().model, scheme.tp) * wide;
 }
 
 Quadratic CostModel::cell_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const {
@@ -359,16 +358,13 @@ int64_t CostModel::transfer_ns(const strategy::Scheme& scheme, int64_t tokens, i
 
 // Queries and outputs would be no fewer bytes: docs/decisions/0005-ring-payload.md.
 int64_t CostModel::ring_bytes_per_token(const strategy::Scheme& scheme) const {
-  const model::Latent& latent = options().shape.latent;
-  if (latent.kv_rank > 0) return (latent.kv_rank + latent.rotated) * options().memory.element_bytes;
-  const int64_t kv_heads = divide_up(options().shape.kv_heads, scheme.tp);
-  return 2 * kv_heads * options().shape.head_dim * options().memory.element_bytes;
+  return model::ring_elements(options().model, scheme.tp) * options().memory.element_bytes;
 }
 
 // The time of making keys and values again from latent rows, as a share of a block's products. A backward
 // makes them again and has two gradients as large.
 int64_t CostModel::keys_made_again(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const {
-  const int64_t made = model::products_of_keys(options().shape);
+  const int64_t made = model::products_of_keys(options().model);
   if (made == 0) return 0;
   Wide sum = 0;
   const base::Interval blocks = program().blocks_in(run);
@@ -412,7 +408,7 @@ RingTimes CostModel::ring_times(const strategy::Scheme& scheme, CellKind kind, b
           .a = times.a,
           .windowed_layers = counts.windowed,
           .window = window(),
-          .sides = options().shape.causal ? 1 : 2,
+          .sides = options().model.causal() ? 1 : 2,
           .a_windowed = times.a_windowed,
           .scanned_layers = counts.recurrent,
           .state_bytes = state_bytes(scheme)};

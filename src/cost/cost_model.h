@@ -20,8 +20,8 @@
 #include "cost/link_times.h"
 #include "cost/published_table.h"
 #include "cost/quadratic.h"
+#include "model/model.h"
 #include "model/program.h"
-#include "model/shape.h"
 #include "strategy/memory_policy.h"
 #include "strategy/strategy.h"
 #include "strategy/topology.h"
@@ -118,7 +118,7 @@ struct MemoryModel {
 class CostModel {
  public:
   struct Options {
-    model::Shape shape;
+    model::Model model;
     // By TP degree, then in the order of model::Program::kinds().
     std::map<int, std::vector<KindCost>> kinds_by_tp;
     LinkTimes intra;                    // inside a node
@@ -138,8 +138,8 @@ class CostModel {
     // Traits of other systems that are compared with this one; calibration files do not hold them.
     BackwardCells backward_cells = BackwardCells::kSplit;
     FsdpTraits fsdp_traits;
-    ExchangeSet exchanges;       // planners choose from these
-    model::KindTimes cut_times;  // by which stages are cut (cost/cut_stages.h)
+    ExchangeSet exchanges;                     // planners choose from these
+    model::KindTimes cut_times;                // by which stages are cut (cost/cut_stages.h)
     std::optional<base::Interval> trunk = {};  // the operations that are computed (model::Program::trunk)
     // For lanes that divide experts: the expert slots of a lane beyond its even part of the experts
     // (strategy/expert_placement.h); and, by the number of lanes, the load of the busiest lane in percent of
@@ -158,7 +158,7 @@ class CostModel {
   explicit CostModel(Options options);
   const Options& options() const { return figures_->options; }
   const model::Program& program() const { return figures_->program; }
-  int64_t window() const { return options().shape.window; }  // Work is counted with it
+  int64_t window() const { return options().model.window(); }  // Work is counted with it
 
   // The same machine and model under another policy, which holds for micro-batches that name none.
   CostModel under(const strategy::MemoryPolicy& policy) const {
@@ -204,7 +204,7 @@ class CostModel {
   // deferred weight gradient keeps what they want to free. EP and rings of latent keys do, too: a lane has
   // other lanes' rows only during the input gradient.
   bool splits_backward(const strategy::Scheme& scheme) const {
-    const bool narrow_rings = options().shape.latent.kv_rank > 0 && scheme.cp > 1;
+    const bool narrow_rings = options().model.latent() != nullptr && scheme.cp > 1;
     return scheme.pp > 1 && scheme.ep == 1 && !narrow_rings && !policy_.recomputes() &&
            policy_.offload_permille == 0;
   }

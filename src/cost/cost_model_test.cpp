@@ -5,7 +5,8 @@
 #include "base/error.h"
 #include "cost/memory_cost.h"
 #include "cost/test_model.h"
-#include "model/tuning.h"
+#include "model/test_outline.h"
+#include "model/test_tuning.h"
 #include "strategy/step_plan.h"
 
 namespace sluice::cost {
@@ -58,7 +59,7 @@ TEST(CostModel, BackwardsEndAtTheFirstTrainedLayer) {
   EXPECT_EQ(cost.cell_ns({}, CellKind::kBackwardInput, {0, 4}, lengths), 20 + 120 + 200);
   EXPECT_EQ(cost.first_backward_stage({.pp = 5}), 2);
   EXPECT_EQ(cost.first_backward_stage({.pp = 2}), 0);
-  model::freeze(options.shape, {"model.layers.*"});
+  model::freeze(options.model, {"model.layers.*"});
   std::vector<KindCost>& kinds = options.kinds_by_tp[1];
   kinds.erase(kinds.begin() + 1);
   EXPECT_EQ(CostModel(options).first_backward_stage({.pp = 2}), 2);
@@ -138,8 +139,10 @@ TEST(CostModel, RingStepTakesTheHostsTimeAtLeast) {
 // Narrow rows of 24 elements go round, and 75 foreign tokens' keys and values are made of them in each layer.
 TEST(CostModel, NarrowRowsCostWhatIsMadeOfThem) {
   CostModel::Options options = tiny_options();
-  options.shape.latent = {.q_rank = 8, .kv_rank = 16, .unrotated = 8, .rotated = 8, .values = 8};
-  options.shape.kv_heads = options.shape.heads;
+  options.model = model::changed(options.model, [](model::Outline& outline) {
+    outline.latent = {.q_rank = 8, .kv_rank = 16, .unrotated = 8, .rotated = 8, .values = 8};
+    outline.kv_heads = outline.heads;
+  });
   const CostModel cost(options);
   const Scheme scheme{.pp = 2, .cp = 4};
   EXPECT_EQ(cost.ring_bytes_per_token(scheme), 24 * 4);
@@ -202,9 +205,11 @@ TEST(Work, WindowsAreCountedByThePairsThatTheyLeave) {
 // The tiny model, its layers 1 and 3 through a window of ten tokens.
 CostModel windowed_model() {
   CostModel::Options options = tiny_options();
-  options.shape.window = 10;
-  options.shape.block_types.resize(static_cast<size_t>(options.shape.layers));
-  for (const size_t layer : {1, 3}) options.shape.block_types[layer].windowed = true;
+  options.model = model::changed(options.model, [](model::Outline& outline) {
+    outline.window = 10;
+    outline.block_types.resize(static_cast<size_t>(outline.layers));
+    for (const size_t layer : {1, 3}) outline.block_types[layer].windowed = true;
+  });
   for (auto& [tp, kinds] : options.kinds_by_tp) kinds.insert(kinds.begin() + 1, kinds[1]);
   return CostModel(options);
 }

@@ -24,9 +24,9 @@ std::vector<Reached> reached_by_kind(const model::Program& program) {
 
 CostModel::Options cut_by_time(CostModel::Options options, std::span<const int64_t> lengths) {
   SLUICE_ASSERT(!lengths.empty(), "stages are cut by the times of some lengths");
-  const int64_t window = options.shape.window;
+  const int64_t window = options.model.window();
   const Work work = Work::of(lengths, window);
-  const model::Program program(options.shape);
+  const model::Program program(options.model);
   const std::vector<Reached> reached = reached_by_kind(program);
   options.cut_times.clear();
   for (const auto& [tp, kinds] : options.kinds_by_tp) {

@@ -5,7 +5,7 @@
 
 #include "cost/loss_share.h"
 #include "cost/test_model.h"
-#include "model/tuning.h"
+#include "model/test_tuning.h"
 
 namespace sluice::cost {
 namespace {
@@ -26,7 +26,7 @@ TEST(CutStages, AHeadThatTakesTheTimeOfLayersHasFewerBesideIt) {
 
 TEST(CutStages, FrozenLayersThatNoBackwardReachesTakeTheirForwardAlone) {
   CostModel::Options options = tiny_options();
-  model::freeze(options.shape, {"model.embed_tokens", "model.layers.[012]"});
+  model::freeze(options.model, {"model.embed_tokens", "model.layers.[012]"});
   std::vector<KindCost>& kinds = options.kinds_by_tp[1];
   kinds.insert(kinds.begin() + 1, kinds[1]);
   const std::vector<int64_t> lengths = {10};

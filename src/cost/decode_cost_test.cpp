@@ -7,6 +7,7 @@
 #include "cost/quadratic.h"
 #include "cost/test_model.h"
 #include "model/program.h"
+#include "model/test_outline.h"
 
 namespace sluice::cost {
 namespace {
@@ -61,11 +62,11 @@ TEST(DecodeCost, IsAPiecewiseLine) {
 }
 
 TEST(DecodeCost, OfARooflineReadsMatricesOrMultiplies) {
-  const model::Shape shape = model::test_shape_of_8_heads();
-  const model::Program program(shape);
+  const model::Outline outline = model::test_outline_of_8_heads();
+  const model::Program program(outline);
   const Rates rates{.product_flops_per_ns = 1000, .memory_bytes_per_ns = 10, .layer_overhead_ns = 0};
   const model::Kind& block = program.kind_at(1);
-  const DecodeCost cost = analytic_decode(block, shape, rates, 2, 1, DecodeShare::kAll);
+  const DecodeCost cost = analytic_decode(block, outline, rates, 2, 1, DecodeShare::kAll);
   const double matrices = 2.0 * static_cast<double>(block.work().products) / 10;  // read, nanoseconds
   const double row = 2.0 * static_cast<double>(block.work().products) / 1000;
   const double other = 2.0 * static_cast<double>(block.work().elements) / 10;
@@ -79,13 +80,13 @@ TEST(DecodeCost, OfARooflineReadsMatricesOrMultiplies) {
 }
 
 TEST(DecodeCost, OfExpertsReadsThoseThatAreVisited) {
-  model::Shape shape = model::test_shape_of_8_heads();
-  shape.experts = {.count = 8, .per_token = 1, .hidden = 100};
-  const model::Program program(shape);
+  model::Outline outline = model::test_outline_of_8_heads();
+  outline.experts = {.count = 8, .per_token = 1, .hidden = 100};
+  const model::Program program(outline);
   const Rates rates{.product_flops_per_ns = 1e9, .memory_bytes_per_ns = 1, .layer_overhead_ns = 0};
   const model::Kind& block = program.kind_at(1);
   const auto ns = [&](DecodeShare share, int lanes, int64_t rows) {
-    return of_rows_ns(analytic_decode(block, shape, rates, 2, 1, share, lanes).by_rows, rows);
+    return of_rows_ns(analytic_decode(block, outline, rates, 2, 1, share, lanes).by_rows, rows);
   };
   const int64_t one_expert = 3 * 128 * 100 * 2;
   EXPECT_NEAR(static_cast<double>(ns(DecodeShare::kExperts, 1, 1)), one_expert, 0.1 * one_expert);

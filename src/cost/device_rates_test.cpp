@@ -6,6 +6,7 @@
 
 #include "cost/analytic.h"
 #include "cost/shipped.h"
+#include "model/outline.h"
 
 namespace sluice::cost {
 namespace {
@@ -29,10 +30,11 @@ TEST(DeviceRates, HostsOfGpusNeedTimeForAStepOfARing) {
   EXPECT_GE(3 * host_rates().ring_step_ns, 1.8e6);
   EXPECT_LE(3 * host_rates().ring_step_ns, 2.4e6);
   EXPECT_EQ(rates_of(strategy::cluster_preset("h200x8", 1)).ring_step_ns, host_rates().ring_step_ns);
-  EXPECT_EQ(rates_of(strategy::cluster_preset("local", 1)).ring_step_ns, 0) << "a CPU computes what it starts";
+  EXPECT_EQ(rates_of(strategy::cluster_preset("local", 1)).ring_step_ns, 0)
+      << "a CPU computes what it starts";
   const std::vector<int> degrees = {1};
   const CostModel::Options options =
-      analytic_options(model::named_shape("llama-7b"), rates_of(strategy::cluster_preset("h200x8", 1)),
+      analytic_options(model::named_outline("llama-7b"), rates_of(strategy::cluster_preset("h200x8", 1)),
                        {.device_bytes = 1, .element_bytes = 2}, degrees, 8);
   EXPECT_EQ(static_cast<double>(options.ring_step_ns), host_rates().ring_step_ns);
 }
@@ -72,11 +74,11 @@ TEST(DeviceRates, LaterDevicesAttendFaster) {
 }
 
 OperationTimes block_times(const strategy::Cluster& cluster, int64_t head_dim) {
-  model::Shape shape = model::named_shape("llama-7b");
-  shape.head_dim = head_dim;
-  shape.heads = shape.kv_heads = 4096 / head_dim;
+  model::Outline outline = model::named_outline("llama-7b");
+  outline.head_dim = head_dim;
+  outline.heads = outline.kv_heads = 4096 / head_dim;
   const std::vector<int> degrees = {1};
-  return analytic_options(shape, rates_of(cluster), {.device_bytes = 1, .element_bytes = 2}, degrees, 8)
+  return analytic_options(outline, rates_of(cluster), {.device_bytes = 1, .element_bytes = 2}, degrees, 8)
       .kinds_by_tp.at(1)[1]
       .times;
 }
@@ -93,7 +95,8 @@ TEST(Analytic, AttentionIsPricedByWidthLengthDirectionAndMachine) {
   // Machines whose products are slower attend more slowly too.
   strategy::Cluster slower = cluster;
   slower.flops_per_ns /= 2;
-  EXPECT_NEAR(static_cast<double>(block_times(slower, 128).forward.a), 2.0 * static_cast<double>(times.forward.a), 2);
+  EXPECT_NEAR(static_cast<double>(block_times(slower, 128).forward.a),
+              2.0 * static_cast<double>(times.forward.a), 2);
 }
 
 TEST(Analytic, ShortSequencesAttainLessOfTheKernel) {
@@ -102,10 +105,10 @@ TEST(Analytic, ShortSequencesAttainLessOfTheKernel) {
   Rates without = rates_of(cluster);
   for (AttentionKernel& each : without.attention_kernels)
     each.forward.half_length_tokens = each.backward.half_length_tokens = 0;
-  const model::Shape shape = model::named_shape("llama-7b");
+  const model::Outline outline = model::named_outline("llama-7b");
   const std::vector<int> degrees = {1};
   const auto b_of = [&](const Rates& rates) {
-    return analytic_options(shape, rates, {.device_bytes = 1, .element_bytes = 2}, degrees, 8)
+    return analytic_options(outline, rates, {.device_bytes = 1, .element_bytes = 2}, degrees, 8)
         .kinds_by_tp.at(1)[1]
         .times.forward.b;
   };
@@ -119,15 +122,16 @@ TEST(Analytic, ShippedFitsAreMetWithinFifteenPercent) {
   const std::vector<int> degrees = {1, 2, 4, 8};
   for (const char* size : {"7b", "13b", "32b"}) {
     const CostModel fit(shipped(std::string("a800-") + size).options);
-    const CostModel cost(analytic_options(model::named_shape(std::string("llama-") + size), rates_of(cluster),
-                                          {.device_bytes = cluster.device_memory_bytes, .element_bytes = 2},
-                                          degrees, cluster.topology()));
+    const CostModel cost(analytic_options(
+        model::named_outline(std::string("llama-") + size), rates_of(cluster),
+        {.device_bytes = cluster.device_memory_bytes, .element_bytes = 2}, degrees, cluster.topology()));
     for (const auto& [scheme, row] : fit.options().scheme_times) {
       if (row.derived || scheme.first > 8) continue;
       for (const int64_t length : {4096, 8192, 16384, 32768}) {
         const std::vector<int64_t> lengths = {length};
-        const auto ours = static_cast<double>(
-            cost.stage_times({.tp = scheme.first, .pp = scheme.second}, scheme.second / 2).of_sequences(lengths));
+        const auto ours =
+            static_cast<double>(cost.stage_times({.tp = scheme.first, .pp = scheme.second}, scheme.second / 2)
+                                    .of_sequences(lengths));
         EXPECT_LE(std::abs(std::log(ours / static_cast<double>(row.stage.of_sequences(lengths)))), 0.15)
             << size << " tp " << scheme.first << " pp " << scheme.second << " length " << length;
       }

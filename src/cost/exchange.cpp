@@ -16,14 +16,14 @@ namespace sluice::cost {
 
 using strategy::Exchange;
 
-std::string exchange_fault(const model::Shape& shape, const strategy::StepPlan& plan) {
+std::string exchange_fault(const model::Model& model, const strategy::StepPlan& plan) {
   for (size_t p = 0; p < plan.pipelines.size(); ++p) {
     const strategy::Scheme& scheme = plan.pipelines[p].pipeline.scheme;
-    const int64_t heads = model::most_head_lanes(shape, scheme.tp);
+    const int64_t heads = model::most_head_lanes(model, scheme.tp);
     for (const strategy::PipelineMicroBatch& micro_batch : plan.pipelines[p].micro_batches) {
       if (micro_batch.head_lanes() <= heads) continue;
       return base::text("ring ", micro_batch.number, " of pipeline ", p, " ", to_text(scheme), ": ",
-                        micro_batch.head_lanes(), " lanes exchange heads, but of the model's ", shape.heads,
+                        micro_batch.head_lanes(), " lanes exchange heads, but of the model's ", model.heads(),
                         " a TP rank has ", heads, ": use fewer lanes, nested with head groups of at most ",
                         heads, ", or a ring");
     }
@@ -105,13 +105,6 @@ int64_t held_bytes(const strategy::Scheme& scheme, const CostModel& cost, const 
   return MemoryCost(cost, scheme).held_bytes_per_token() + kept + at_work;
 }
 
-// Elements of a token's row that the lane with most heads, of `lanes`, gets from another lane and gives back.
-int64_t recurrent_row_bytes(const model::Recurrent& own, int tp, int lanes) {
-  if (own.key_heads == 0) return 0;
-  const model::HeadCounts most = model::most_heads({own.value_heads / tp, own.key_heads / tp}, lanes);
-  return 2 * most.keys * own.key_width + most.queries * (2 * own.value_width + 2);
-}
-
 }  // namespace
 
 Exchanges::Exchanges(const strategy::Scheme& scheme, const CostModel& cost)
@@ -119,19 +112,19 @@ Exchanges::Exchanges(const strategy::Scheme& scheme, const CostModel& cost)
       topology_(cost.options().topology),
       tp_(scheme.tp),
       sharers_(topology_.nic_ranks()),
-      head_bytes_(cost.options().shape.head_dim * cost.options().memory.element_bytes),
-      heads_(model::head_counts(cost.options().shape, scheme.tp)),
+      head_bytes_(cost.options().model.head_dim() * cost.options().memory.element_bytes),
+      heads_(model::head_counts(cost.options().model, scheme.tp)),
       statistic_bytes_(heads_.queries * std::max<int64_t>(4, cost.options().memory.element_bytes)) {
   for (int level = 0; level < topology_.levels(); ++level) links_.push_back(cost.options().link(level));
-  const model::Shape& shape = cost.options().shape;
-  const auto most = static_cast<int>(std::min<int64_t>(model::most_head_lanes(shape, scheme.tp), scheme.cp));
+  const model::Model& model = cost.options().model;
+  const auto most = static_cast<int>(std::min<int64_t>(model::most_head_lanes(model, scheme.tp), scheme.cp));
   most_.push_back({});
   recurrent_row_bytes_.push_back(0);
   held_bytes_.push_back(0);
   for (int lanes = 1; lanes <= most; ++lanes) {
     most_.push_back(model::most_heads(heads_, lanes));
     held_bytes_.push_back(held_bytes(scheme, cost, most_exchange_bytes(cost, scheme, lanes), lanes));
-    recurrent_row_bytes_.push_back(recurrent_row_bytes(shape.recurrent, scheme.tp, lanes) *
+    recurrent_row_bytes_.push_back(model::exchanged_state_elements(model, scheme.tp, lanes) *
                                    cost.options().memory.element_bytes);
   }
   held_travelling_bytes_ = held_bytes(scheme, cost, most_moving_query_bytes(cost, scheme), 1);

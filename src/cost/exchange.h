@@ -18,7 +18,7 @@ namespace sluice::cost {
 
 // The reason why a micro-batch of the plan cannot use its exchange, with the number and a way out, or "". A
 // lane that exchanges heads needs at least one of its TP rank's heads.
-std::string exchange_fault(const model::Shape& shape, const strategy::StepPlan& plan);
+std::string exchange_fault(const model::Model& model, const strategy::StepPlan& plan);
 
 // "auto": the exchanges that planners choose from by default; "cycle": all in turn; a name: that one alone.
 // InputError listing the names for any other text.

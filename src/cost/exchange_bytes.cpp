@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "model/head_parts.h"
-#include "model/shape_figures.h"
+#include "model/model_figures.h"
 
 namespace sluice::cost {
 
@@ -15,7 +15,7 @@ namespace {
 // what the MLP's half, the widest otherwise, has at work.
 ExchangeBytes exchange_bytes(const model::AttendingHeads& own, const CostModel& cost,
                              const strategy::Scheme& scheme, int head_lanes) {
-  const model::Shape& shape = cost.options().shape;
+  const model::Model& model = cost.options().model;
   const int64_t element_bytes = cost.options().memory.element_bytes;
   const int64_t statistic_bytes = std::max<int64_t>(4, element_bytes);
   const int64_t wide = statistic_bytes / element_bytes;
@@ -24,7 +24,7 @@ ExchangeBytes exchange_bytes(const model::AttendingHeads& own, const CostModel& 
   const int64_t q = heads.queries * own.width, block = 2 * heads.keys * own.width;
   const int64_t run_q = head_lanes * most.queries * own.width;
   const int64_t run_block = head_lanes * 2 * most.keys * own.width;
-  const int64_t ffn = model::least_ffn(shape, scheme.ep) / scheme.tp;
+  const int64_t ffn = model::least_ffn(model, scheme.ep) / scheme.tp;
   const int64_t statistics = (head_lanes * most.queries - heads.queries) * statistic_bytes;
   const int64_t attended = run_q + run_block + run_q - (q + block);  // outputs in both layouts
   const int64_t travels = 2 * (q + block) + run_q + run_block - (3 * ffn + run_q + q);
@@ -33,7 +33,7 @@ ExchangeBytes exchange_bytes(const model::AttendingHeads& own, const CostModel& 
   const int64_t returns = std::max<int64_t>(0, std::max(there, back) - 4 * ffn);
   // The ring's output gradients and queries' gradients, four blocks and a wide one, a copy to send, and wide
   // gradients of queries. A window needs two more, and one more wide.
-  const int64_t windowed = shape.window > 0 ? 2 + wide : 0;
+  const int64_t windowed = model.window() > 0 ? 2 + wide : 0;
   const int64_t ring = 2 * (run_q - q) + (5 + wide + windowed) * (run_block - block) +
                        (wide > 1 ? run_block - block + wide * (run_q - q) : 0);
   return {.saved = attended * element_bytes + statistics,
@@ -62,7 +62,7 @@ ExchangeBytes moving_query_bytes(const model::AttendingHeads& own, int64_t eleme
 }
 
 model::AttendingHeads heads_at(const CostModel& cost, int64_t position, int tp) {
-  return model::attending_heads(cost.options().shape, cost.program().kind_at(position), tp);
+  return model::attending_heads(cost.options().model, cost.program().kind_at(position), tp);
 }
 
 bool like_before(const CostModel& cost, int64_t position) {

@@ -13,7 +13,7 @@ constexpr int kLanes = 4;
 // Five layers of 4 query heads: four with 2 key heads of 16, then one with a key head of 64.
 CostModel two_widths() {
   CostModel::Options options = tiny_options();
-  options.shape = model::family_shape(options.shape, "gemma4_text", R"({"sliding_window": 5,
+  options.model = model::family_outline(options.model.outline(), "gemma4_text", R"({"sliding_window": 5,
       "attention_k_eq_v": true, "num_global_key_value_heads": 1, "global_head_dim": 64,
       "hidden_size_per_layer_input": 0})");
   std::vector<KindCost>& kinds = options.kinds_by_tp[1];

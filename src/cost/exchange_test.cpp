@@ -5,6 +5,7 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "cost/analytic.h"
+#include "model/test_outline.h"
 #include "strategy/row_schedule.h"
 
 namespace sluice::cost {
@@ -19,13 +20,13 @@ constexpr int64_t kAmpleTokens = int64_t{1} << 40;
 // in one layer.
 CostModel::Options options_of(int layers = 1) {
   CostModel::Options options;
-  options.shape = {.layers = layers,
-                   .hidden = 64,
-                   .heads = 4,
-                   .kv_heads = 2,
-                   .head_dim = 16,
-                   .ffn_hidden = 96,
-                   .vocab = 100};
+  options.model = model::Outline{.layers = layers,
+                                 .hidden = 64,
+                                 .heads = 4,
+                                 .kv_heads = 2,
+                                 .head_dim = 16,
+                                 .ffn_hidden = 96,
+                                 .vocab = 100};
   const KindCost block{
       {Quadratic::from_ns(0.125, 10, 100), Quadratic::from_ns(0.25, 20, 200), Quadratic::from_ns(0, 12, 50)},
       1000,
@@ -48,9 +49,11 @@ Work shared_on(int lanes) { return Work::of_lane(100, int64_t{100} * lanes, lane
 // 2,148 ns between nodes. The time that lanes wait does not depend on how much each has.
 TEST(Exchanges, StatesPassBothChunksOfEveryLane) {
   CostModel::Options options = options_of();
-  options.shape.recurrent = {
-      .key_heads = 2, .value_heads = 4, .key_width = 16, .value_width = 16, .convolution = 4};
-  options.shape.block_types = {{.recurrent = true}};
+  options.model = model::changed(options.model, [](model::Outline& outline) {
+    outline.recurrent = {
+        .key_heads = 2, .value_heads = 4, .key_width = 16, .value_width = 16, .convolution = 4};
+    outline.block_types = {{.recurrent = true}};
+  });
   const Exchanges exchanges = exchanges_of(options);
   const auto forward_ns = [&](const Work& work, const LanePlace& place, int head_lanes) {
     return exchanges.exposed(0, work, place, head_lanes).forward_ns;
@@ -217,8 +220,10 @@ TEST(Exchanges, TheCheapestIsTheLeastOfThoseAllowed) {
   base::Rng rng(7);
   for (int round = 0; round < 300; ++round) {
     CostModel::Options options = options_of();
-    options.shape.heads = 16;
-    options.shape.kv_heads = 4;
+    options.model = model::changed(options.model, [](model::Outline& outline) {
+      outline.heads = 16;
+      outline.kv_heads = 4;
+    });
     options.exchanges = {.ring = rng.below(2) == 0, .heads = rng.below(2) == 0, .nested = rng.below(2) == 0};
     const Exchanges exchanges = exchanges_of(options, 32);
     const int lanes = static_cast<int>(rng.between(2, 32));
@@ -277,7 +282,7 @@ TEST(Exchanges, OnNodesOfEightShortSequencesExchangeHeadsAndLongOnesKeys) {
   const strategy::Cluster cluster = strategy::cluster_preset("a800x8", 8);
   const std::vector<int> degrees = {1};
   const AnalyticMemory memory{.device_bytes = int64_t{1} << 40, .element_bytes = 2};
-  const CostModel cost(analytic_options(model::named_shape("llama-32b"), rates_of(cluster), memory, degrees,
+  const CostModel cost(analytic_options(model::named_outline("llama-32b"), rates_of(cluster), memory, degrees,
                                         cluster.gpus_per_node));
   const Exchanges exchanges({.tp = 1, .pp = 1, .cp = 64}, cost);
   const auto choice = [&](int64_t length, int lanes) {

@@ -8,6 +8,7 @@
 #include "cost/memory_cost.h"
 #include "cost/parameter_counts.h"
 #include "cost/test_model.h"
+#include "model/test_outline.h"
 
 namespace sluice::cost {
 namespace {
@@ -141,7 +142,7 @@ TEST(PassCell, GathersFirstAndSumsLastWhereComputingHidesTheRest) {
 // A piece's sums between runs beside the next one's in runs.
 TEST(PassCell, SumsItsLastOperationInPiecesWhereTheseAreLarge) {
   CostModel::Options options = fsdp_options();
-  options.shape.vocab = 65'536;
+  options.model = model::changed(options.model, [](model::Outline& outline) { outline.vocab = 65'536; });
   Scheme scheme{.cp = 8, .fsdp = 4};
   const Work work{10'000'000, 0};
   const auto exposed_ns = [&] {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cost/analytic.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 
 namespace sluice::cost {
 namespace {
@@ -11,7 +11,7 @@ namespace {
 TEST(LossShare, ScalesTheHeadsTimeByTokenAlone) {
   const int degrees[] = {1, 2};
   const CostModel::Options all =
-      analytic_options(model::test_shape(), {}, {.device_bytes = int64_t{1} << 30}, degrees, 8);
+      analytic_options(model::test_outline(), {}, {.device_bytes = int64_t{1} << 30}, degrees, 8);
   const CostModel whole(all), sparse(with_loss_share(all, 50'000));
   for (const int tp : degrees) {
     const strategy::Scheme scheme{.tp = tp};

@@ -8,14 +8,14 @@
 
 namespace sluice::cost {
 
-int64_t measured_pass_ns(const model::Shape& shape) {
+int64_t measured_pass_ns(const model::Model& model) {
   struct Measured {
     int64_t parameters;
     int64_t ns;
   };
   constexpr std::array<Measured, 3> kMeasured = {
       {{6'738'000'000, 629'400'000}, {13'016'000'000, 1'132'600'000}, {32'529'000'000, 2'789'000'000}}};
-  const int64_t parameters = model::parameter_count(shape);
+  const int64_t parameters = model::parameter_count(model);
   const auto nearest = std::ranges::min_element(
       kMeasured, {}, [&](const Measured& of) { return std::abs(of.parameters - parameters); });
   return static_cast<int64_t>(static_cast<__int128>(nearest->ns) * parameters / nearest->parameters);
@@ -23,7 +23,7 @@ int64_t measured_pass_ns(const model::Shape& shape) {
 
 CostModel with_measured_passes(const CostModel& cost) {
   CostModel::Options options = cost.options();
-  options.fsdp_traits.pass_ns = measured_pass_ns(options.shape);
+  options.fsdp_traits.pass_ns = measured_pass_ns(options.model);
   return cost.with(std::move(options));
 }
 

@@ -3,16 +3,17 @@
 #include <gtest/gtest.h>
 
 #include "cost/shipped.h"
+#include "model/outline.h"
 
 namespace sluice::cost {
 namespace {
 
 TEST(MeasuredPasses, GrowWithTheModel) {
-  model::Shape shape = shipped("a800-32b").options.shape;
-  const int64_t large_ns = measured_pass_ns(shape);
+  model::Outline outline = shipped("a800-32b").options.model.outline();
+  const int64_t large_ns = measured_pass_ns(outline);
   EXPECT_NEAR(static_cast<double>(large_ns), 2.8e9, 0.2e9);
-  shape.layers /= 2;
-  EXPECT_LT(measured_pass_ns(shape), large_ns);
+  outline.layers /= 2;
+  EXPECT_LT(measured_pass_ns(outline), large_ns);
 }
 
 TEST(MeasuredPasses, AreOfShareGroupsOnSeveralNodes) {

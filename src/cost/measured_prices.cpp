@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/range.h"
 #include "base/text.h"
+#include "model/outline.h"
 
 namespace sluice::cost {
 namespace {
@@ -35,14 +36,14 @@ void validate(const MeasuredPrices& prices) {
 }
 
 // The smallest model that such a scheme cuts.
-model::Shape least_shape(const strategy::Scheme& scheme) {
-  return {.layers = scheme.pp,
-          .hidden = 2 * scheme.tp,
-          .heads = scheme.tp,
-          .kv_heads = scheme.tp,
-          .head_dim = 2,
-          .ffn_hidden = scheme.tp,
-          .vocab = scheme.tp};
+model::Model least_model(const strategy::Scheme& scheme) {
+  return model::Outline{.layers = scheme.pp,
+                        .hidden = 2 * scheme.tp,
+                        .heads = scheme.tp,
+                        .kv_heads = scheme.tp,
+                        .head_dim = 2,
+                        .ffn_hidden = scheme.tp,
+                        .vocab = scheme.tp};
 }
 
 }  // namespace
@@ -54,7 +55,7 @@ Calibration calibration_of(const MeasuredPrices& prices) {
   const double longest = static_cast<double>(prices.max_tokens);
   const double a = std::max(prices.a, 0.5 / (longest * longest));
   CostModel::Options options;
-  options.shape = least_shape(scheme);
+  options.model = least_model(scheme);
   options.intra = options.inter = {.latency_ns = 0, .bytes_per_s = int64_t{1} << 40};
   options.memory = {.device_bytes = kTokenBytes * prices.max_tokens * scheme.pp + kTokenBytes / 2,
                     .element_bytes = 2,

@@ -13,7 +13,7 @@
 #include "cost/token_dispatch_cost.h"
 #include "model/border_rows.h"
 #include "model/head_chunk_rows.h"
-#include "model/shape_figures.h"
+#include "model/model_figures.h"
 
 namespace sluice::cost {
 namespace {
@@ -25,8 +25,8 @@ constexpr int64_t kMostTokens = (int64_t{1} << 31) - 1;
 int64_t index_bytes(const CostModel::Options& options, int tp, int64_t tokens, int64_t loss_tokens) {
   if (!counts_buffers(options) || options.memory.transient_bytes_per_token == 0) return 0;
   constexpr int64_t kIndices = 3, kIndexBytes = 8;
-  const bool numbers = options.shape.head.kind != model::HeadKind::kVocabulary;
-  const int64_t given = numbers ? options.shape.head_numbers() + 1 : 0;
+  const bool numbers = !options.model.has_vocabulary();
+  const int64_t given = numbers ? options.model.head_numbers() + 1 : 0;
   const int64_t rows = std::min(tokens, loss_tokens * tp);
   return (tokens * kIndices + rows * (kIndices + given)) * kIndexBytes;
 }
@@ -108,7 +108,7 @@ int64_t MemoryCost::stage_bytes(int stage, int world_size) const {
          (counts_buffers(options()) ? narrow_copies_bytes(memory, divide_up(all.all - all.coded, world_size))
                                     : 0) +
          link_buffer_bytes(cost_, scheme_, stage, world_size) + (head ? memory.logits_chunk_bytes : 0) +
-         model::dispatch_chunk_bytes(options().shape, {.tp = scheme_.tp, .expert_lanes = scheme_.ep},
+         model::dispatch_chunk_bytes(options().model, {.tp = scheme_.tp, .expert_lanes = scheme_.ep},
                                      memory.element_bytes) +
          divide_up(memory.attention_bytes, scheme_.tp) +
          std::max({gathered_bytes(CellKind::kForward, run), gathered_bytes(CellKind::kBackward, run),
@@ -183,9 +183,9 @@ int64_t MemoryCost::saved_bytes_per_token(int64_t position) const {
 int64_t MemoryCost::dispatched_bytes_per_token(int64_t position) const {
   const bool stays = options().fsdp_traits.keeps_dispatched && !options().repeat_forward;
   if (!stays || program().kind_at(position).work().routed == 0) return 0;
-  const model::Experts& experts = options().shape.experts;
+  const model::Experts& experts = options().model.experts();
   const Wide lanes = Wide{dispatched_lanes_ppm(experts.count, experts.per_token, scheme_.ep)} * scheme_.ep *
-                     options().shape.hidden * options().memory.element_bytes;
+                     options().model.hidden() * options().memory.element_bytes;
   return wide_divide_up(lanes, 1'000'000);
 }
 
@@ -337,25 +337,25 @@ int64_t MemoryCost::head_working_bytes(int64_t tokens, int64_t loss_tokens) cons
   const MemoryModel& memory = options().memory;
   const int64_t rows_bytes =
       std::min(memory.transient_bytes_per_token, token_bytes(program().head()).forward);
-  if (options().shape.head.kind != model::HeadKind::kVocabulary) {
+  if (!options().model.has_vocabulary()) {
     // Numbers, softmaxes of them, gradients and what is given of them (layers/number_head.h), in double, of
     // all TP ranks' rows; everything else is of a rank's own.
     constexpr int64_t kCopies = 8, kDoubleBytes = 8;
-    const model::Shape& shape = options().shape;
-    const int64_t of_numbers = rows * shape.head_numbers() * kCopies * kDoubleBytes;
+    const model::Model& model = options().model;
+    const int64_t of_numbers = rows * model.head_numbers() * kCopies * kDoubleBytes;
     const int64_t shard = divide_up(tokens, scheme_.tp), own = std::min(shard, loss_tokens);
-    const int64_t of_neck = shape.head.neck ? 2 * own * rows_bytes : 0;
-    if (shape.head.pooling != model::Pooling::kMean)
+    const int64_t of_neck = model.head().neck ? 2 * own * rows_bytes : 0;
+    if (model.head().pooling != model::Pooling::kMean)
       return (shard + 3 * own) * rows_bytes / 4 + of_neck + of_numbers;
     // The norm is of all rows then, and of sequences there are sums, and what other lanes have of them: none
     // has more sequences than tokens with a loss.
-    const int64_t wide = std::max<int64_t>(4, memory.element_bytes) * shape.hidden;
+    const int64_t wide = std::max<int64_t>(4, memory.element_bytes) * model.hidden();
     return shard * (rows_bytes + wide) + (4 + scheme_.tp + scheme_.cp) * (rows + 1) * wide + of_neck +
            of_numbers;
   }
   const int64_t wide_bytes = std::max<int64_t>(4, memory.element_bytes);
   const int64_t narrow_bytes = memory.element_bytes < wide_bytes ? memory.element_bytes : 0;  // a copy
-  const int64_t row_bytes = divide_up(options().shape.vocab, scheme_.tp) * (wide_bytes + narrow_bytes);
+  const int64_t row_bytes = divide_up(options().model.vocab(), scheme_.tp) * (wide_bytes + narrow_bytes);
   const int64_t chunk_rows =
       memory.logits_chunk_bytes == 0
           ? 0
@@ -363,12 +363,12 @@ int64_t MemoryCost::head_working_bytes(int64_t tokens, int64_t loss_tokens) cons
   // Wide copies in which a CPU adds up narrow gradients (ops/linear.cpp).
   constexpr int64_t kWideAtOnce = int64_t{1} << 18;
   const int64_t copied = narrow_bytes == 0 ? 0
-                                           : std::min(kWideAtOnce, chunk_rows * options().shape.vocab) +
-                                                 chunk_rows * options().shape.hidden;
+                                           : std::min(kWideAtOnce, chunk_rows * options().model.vocab()) +
+                                                 chunk_rows * options().model.hidden();
   // A chunk's logits are gone when its narrow gradient is added up.
   const int64_t of_chunk = std::max(
       chunk_rows * row_bytes,
-      chunk_rows * divide_up(options().shape.vocab, scheme_.tp) * narrow_bytes + copied * wide_bytes);
+      chunk_rows * divide_up(options().model.vocab(), scheme_.tp) * narrow_bytes + copied * wide_bytes);
   // Half of a loss row's bytes are held for all rows at all times, the other half for one chunk, and for all
   // rows at the end. A quarter is held for rows without a loss, too: the gradient of the head's input.
   return std::max((tokens + 3 * rows) * rows_bytes / 4, (rows + chunk_rows) * rows_bytes / 2 + of_chunk);

@@ -5,7 +5,8 @@
 #include "cost/analytic.h"
 #include "cost/link_buffers.h"
 #include "cost/test_model.h"
-#include "model/tuning.h"
+#include "model/test_outline.h"
+#include "model/test_tuning.h"
 
 namespace sluice::cost {
 namespace {
@@ -80,14 +81,14 @@ TEST(LinkBuffers, StaySmallWhateverTravels) {
 TEST(MemoryCost, WhatIsFrozenHasNeitherGradientNorMoments) {
   CostModel::Options options = tiny_options();
   const int64_t whole = MemoryCost(CostModel(options), {}).fixed_bytes(1);
-  const int64_t all_trained = model::parameter_table(options.shape).size() * 24 + 4000;
+  const int64_t all_trained = model::parameter_table(options.model).size() * 24 + 4000;
   EXPECT_EQ(whole, with_small_tensors(all_trained));
-  const model::ParameterTable table = model::parameter_table(options.shape);
-  model::freeze(options.shape, {"*.mlp.*", "model.embed_tokens"});
+  const model::ParameterTable table = model::parameter_table(options.model);
+  model::freeze(options.model, {"*.mlp.*", "model.embed_tokens"});
   for (auto& [tp, kinds] : options.kinds_by_tp) {
-    ASSERT_EQ(model::Program(options.shape).kinds().size(), kinds.size());
+    ASSERT_EQ(model::Program(options.model).kinds().size(), kinds.size());
   }
-  const int64_t trained = model::parameter_table(options.shape).trained_size();
+  const int64_t trained = model::parameter_table(options.model).trained_size();
   EXPECT_EQ(MemoryCost(CostModel(options), {}).fixed_bytes(1),
             with_small_tensors(all_trained - (table.size() - trained) * (4 + 12)));
 }
@@ -159,7 +160,8 @@ TEST(MemoryCost, NothingIsKeptBelowTheFirstTrainedLayer) {
 
 TEST(MemoryCost, AnEmbeddingWhoseRowsHaveANormKeepsThem) {
   CostModel::Options options = tiny_options();
-  options.shape.embedding_norm = true;
+  options.model =
+      model::changed(options.model, [](model::Outline& outline) { outline.embedding_norm = true; });
   const CostModel cost(options);
   EXPECT_EQ(MemoryCost(cost, {}).held_bytes_per_token(), 5 * 1000 + 256 + 256);
   // The first of two stages has three of the layers, and the embedding.
@@ -222,7 +224,7 @@ TEST(MemoryCost, NarrowMastersSaveTheirHalfAndTheCopies) {
 TEST(MemoryCost, TransientsAreThoseOfTheTpDegree) {
   const strategy::Cluster cluster = strategy::cluster_preset("h100x8", 1);
   const auto options_of = [&](const std::vector<int>& degrees) {
-    return analytic_options(model::named_shape("llama-7b"), rates_of(cluster),
+    return analytic_options(model::named_outline("llama-7b"), rates_of(cluster),
                             {.device_bytes = cluster.device_memory_bytes, .element_bytes = 2}, degrees, 8);
   };
   CostModel::Options all = options_of({1, 2, 4, 8});

@@ -10,6 +10,7 @@
 #include "cost/memory_cost.h"
 #include "cost/table_figures.h"
 #include "cost/test_model.h"
+#include "model/test_outline.h"
 
 namespace sluice::cost {
 namespace {
@@ -19,7 +20,7 @@ using strategy::Scheme;
 // Six layers on <1,1>, <1,2> and <1,3>, with parameters counted as 1000 a layer and 500 an end.
 CostModel::Options table_options() {
   CostModel::Options options = tiny_options();
-  options.shape.layers = 6;
+  options.model = model::changed(options.model, [](model::Outline& outline) { outline.layers = 6; });
   options.kinds_by_tp.clear();
   for (const int pp : {1, 2, 3}) {
     options.scheme_times[{1, pp}] = {.stage = Quadratic::from_ns(12.0 / pp, 100.0 / pp, 50),

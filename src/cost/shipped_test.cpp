@@ -10,6 +10,7 @@
 #include "cost/embedded.h"
 #include "cost/memory_cost.h"
 #include "cost/table_figures.h"
+#include "model/outline.h"
 
 namespace sluice::cost {
 namespace {
@@ -34,14 +35,14 @@ std::string message_of(const Json& json) {
 }
 
 TEST(Shipped, NamesAreThoseOfTheData) {
-  EXPECT_EQ(shipped_names(), (std::vector<std::string>{"a100-7b", "a800-13b", "a800-32b", "a800-7b", "h100-13b",
-                                                       "h100-32b", "h100-7b"}));
+  EXPECT_EQ(shipped_names(), (std::vector<std::string>{"a100-7b", "a800-13b", "a800-32b", "a800-7b",
+                                                       "h100-13b", "h100-32b", "h100-7b"}));
 }
 
 TEST(Shipped, ModelsAreTheNamedShapes) {
   for (const std::string& name : shipped_names()) {
-    const model::Shape shape = model::named_shape("llama-" + name.substr(name.find('-') + 1));
-    EXPECT_EQ(shipped(name).options.shape, shape) << name;
+    const model::Outline outline = model::named_outline("llama-" + name.substr(name.find('-') + 1));
+    EXPECT_EQ(shipped(name).options.model, outline) << name;
   }
 }
 
@@ -88,7 +89,7 @@ TEST(Shipped, H100IsWhatTheMeasuredTablesMakeOfIt) {
     const CostModel::Options options = shipped(std::string("h100-") + size).options;
     const Calibration made{
         "H100", "tables",
-        analytic_options(model::named_shape(std::string("llama-") + size), rates_of(cluster),
+        analytic_options(model::named_outline(std::string("llama-") + size), rates_of(cluster),
                          {.device_bytes = cluster.device_memory_bytes / 10 * 9, .element_bytes = 2}, degrees,
                          cluster.topology())};
     const CostModel::Options expected = calibration_from_json(to_json(made, {}, 8), "made").options;
@@ -104,7 +105,7 @@ TEST(Shipped, LinksAreThoseOfTheClusterPresets) {
     if (shipped(name).options.scheme_times.empty()) continue;
     const strategy::Cluster cluster = strategy::cluster_preset(name.substr(0, 4) + "x8", 1);
     const CostModel::Options expected =
-        analytic_options(model::named_shape("llama-7b"), rates_of(cluster), {}, std::vector<int>{1}, 8);
+        analytic_options(model::named_outline("llama-7b"), rates_of(cluster), {}, std::vector<int>{1}, 8);
     const CostModel::Options options = shipped(name).options;
     EXPECT_EQ(options.intra, expected.intra) << name;
     EXPECT_EQ(options.inter, expected.inter) << name;

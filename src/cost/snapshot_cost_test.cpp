@@ -33,7 +33,7 @@ TEST(SnapshotCost, CopiesMasterAndMomentsOfARanksShare) {
 
 TEST(SnapshotCost, HasNothingOfWhatIsFrozen) {
   CostModel::Options options = snapshot_options();
-  options.shape = tiny_options_with_frozen_start().shape;
+  options.model = tiny_options_with_frozen_start().model;
   options.kinds_by_tp = tiny_options_with_frozen_start().kinds_by_tp;
   EXPECT_EQ(snapshot_cost(CostModel(options), 4).slice_bytes, 12 * (kParameters - 2 * 30'848 - 6'400) / 4);
 }

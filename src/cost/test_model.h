@@ -2,13 +2,13 @@
 #pragma once
 
 #include "cost/cost_model.h"
-#include "model/test_shape.h"
-#include "model/tuning.h"
+#include "model/test_outline.h"
+#include "model/test_tuning.h"
 
 namespace sluice::cost {
 
 inline CostModel::Options tiny_options(bool tied = false) {
-  CostModel::Options options{.shape = model::counted_shape(tied)};
+  CostModel::Options options{.model = model::counted_outline(tied)};
   KindCost embedding, block, head;
   embedding.times = {Quadratic::from_ns(0, 1, 7), Quadratic::from_ns(0, 2, 8), {}};
   block = {{Quadratic::from_ns(0.5, 10, 100), Quadratic::from_ns(1, 20, 200), Quadratic::from_ns(0, 12, 50)},
@@ -31,7 +31,7 @@ inline CostModel::Options tiny_options(bool tied = false) {
 // Embedding and the first two layers are frozen: a kind of their own, of the same times.
 inline CostModel::Options tiny_options_with_frozen_start() {
   CostModel::Options options = tiny_options();
-  model::freeze(options.shape, {"model.embed_tokens", "model.layers.[01]"});
+  model::freeze(options.model, {"model.embed_tokens", "model.layers.[01]"});
   std::vector<KindCost>& kinds = options.kinds_by_tp[1];
   kinds.insert(kinds.begin() + 1, kinds[1]);
   return options;

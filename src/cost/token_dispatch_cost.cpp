@@ -18,14 +18,14 @@ int64_t dispatched_lanes_ppm(int64_t experts, int64_t per_token, int lanes) {
   return kAll - missed;
 }
 
-TokenDispatchCost token_dispatch_cost(const model::Shape& shape, int64_t element_bytes,
+TokenDispatchCost token_dispatch_cost(const model::Model& model, int64_t element_bytes,
                                       const strategy::Scheme& scheme, const TokenDispatchLinks& links) {
-  if (scheme.ep == 1 || shape.experts.count == 0) return {};
+  if (scheme.ep == 1 || model.experts().count == 0) return {};
   const int64_t in_node = std::min(links.topology.lanes_of_node(scheme.tp), scheme.ep);
   const int64_t away = scheme.ep - in_node;
   const int64_t sharers = std::min<int64_t>(in_node * scheme.tp, links.topology.nic_ranks());
-  const int64_t ppm = dispatched_lanes_ppm(shape.experts.count, shape.experts.per_token, scheme.ep);
-  const int64_t row_bytes = shape.hidden * element_bytes;
+  const int64_t ppm = dispatched_lanes_ppm(model.experts().count, model.experts().per_token, scheme.ep);
+  const int64_t row_bytes = model.hidden() * element_bytes;
   const auto over = [&](const LinkTimes& link, int64_t lanes, int64_t rows) {
     const Wide bytes = Wide{lanes * rows * row_bytes} * ppm;  // millionths
     return narrow(divide((bytes * 1000) << Quadratic::kFractionBits, link.bytes_per_s));
@@ -75,10 +75,10 @@ std::array<ChunksUnderWay, 3> fullest_chunks(int64_t rows, int64_t most) {
 // Counts three chunks. At work: rows as received, in a backward also their sums' gradients, and results.
 // Next: the same as received and as sent. Before: results and what comes home. A lane sends its own rows to
 // each other lane, within the bound of a chunk.
-int64_t travel_working_bytes(const model::Shape& shape, int64_t element_bytes, const strategy::Scheme& scheme,
+int64_t travel_working_bytes(const model::Model& model, int64_t element_bytes, const strategy::Scheme& scheme,
                              CellKind kind, int64_t tokens, int64_t rows, bool keeps_visits) {
-  const model::Experts& experts = shape.experts;
-  const int64_t most = model::dispatch_chunk_rows(scheme.ep).most, hidden = shape.hidden;
+  const model::Experts& experts = model.experts();
+  const int64_t most = model::dispatch_chunk_rows(scheme.ep).most, hidden = model.hidden();
   const int64_t width = divide_up(experts.hidden, scheme.tp);
   const int64_t others = scheme.ep - 1;
   const auto sent = [&](int64_t chunk) {

@@ -5,7 +5,7 @@
 
 #include "cost/cell_kind.h"
 #include "cost/link_times.h"
-#include "model/shape.h"
+#include "model/model.h"
 #include "strategy/scheme.h"
 #include "strategy/topology.h"
 
@@ -34,13 +34,13 @@ struct TokenDispatchLinks {
   LinkTimes intra, inter;  // `inter`: between the nodes of an expert group
   strategy::Topology topology;
 };
-TokenDispatchCost token_dispatch_cost(const model::Shape& shape, int64_t element_bytes,
+TokenDispatchCost token_dispatch_cost(const model::Model& model, int64_t element_bytes,
                                       const strategy::Scheme& scheme, const TokenDispatchLinks& links);
 
 // A lane's working memory while rows of a layer travel, forward or in a backward, beside what it keeps. The
 // lane has `tokens` rows, all lanes of its expert group have `rows`, and routers may send all rows to one
 // expert of each lane. `keeps_visits`: as in model::Cut.
-int64_t travel_working_bytes(const model::Shape& shape, int64_t element_bytes, const strategy::Scheme& scheme,
+int64_t travel_working_bytes(const model::Model& model, int64_t element_bytes, const strategy::Scheme& scheme,
                              CellKind kind, int64_t tokens, int64_t rows, bool keeps_visits);
 
 }  // namespace sluice::cost

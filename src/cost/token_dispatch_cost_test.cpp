@@ -7,16 +7,17 @@
 #include "cost/analytic.h"
 #include "cost/fsdp_cost.h"
 #include "cost/memory_cost.h"
+#include "model/outline.h"
 #include "strategy/fsdp_runs.h"
 
 namespace sluice::cost {
 namespace {
 
-model::Shape shape_with_experts() {
-  model::Shape shape = model::named_shape("llama-7b");
-  shape.layers = 4;
-  shape.experts = {.count = 16, .per_token = 4, .hidden = 1024};
-  return shape;
+model::Outline shape_with_experts() {
+  model::Outline outline = model::named_outline("llama-7b");
+  outline.layers = 4;
+  outline.experts = {.count = 16, .per_token = 4, .hidden = 1024};
+  return outline;
 }
 
 CostModel cost_on(int gpus_per_node) {
@@ -31,7 +32,7 @@ CostModel cost_on(int gpus_per_node) {
 TokenDispatchCost travel_of(int gpus_per_node, const strategy::Scheme& scheme) {
   const CostModel cost = cost_on(gpus_per_node);
   const CostModel::Options& options = cost.options();
-  return token_dispatch_cost(options.shape, options.memory.element_bytes, scheme,
+  return token_dispatch_cost(options.model, options.memory.element_bytes, scheme,
                              {options.intra, options.inter, options.topology});
 }
 

@@ -72,10 +72,10 @@ void correct(const std::vector<KindCost>& measured, const std::vector<KindCost>&
 
 }  // namespace
 
-CostModel::Options transferred_options(const CostModel::Options& measured, const model::Shape& shape,
+CostModel::Options transferred_options(const CostModel::Options& measured, const model::Model& model,
                                        const Rates& rates, const AnalyticMemory& memory,
                                        std::span<const int> tp_degrees) {
-  CostModel::Options options = analytic_options(shape, rates, memory, tp_degrees, measured.topology);
+  CostModel::Options options = analytic_options(model, rates, memory, tp_degrees, measured.topology);
   options.intra = measured.intra;
   options.inter = measured.inter;
   options.beyond = measured.beyond;
@@ -90,7 +90,7 @@ CostModel::Options transferred_options(const CostModel::Options& measured, const
     const int known = nearest_degree(measured.kinds_by_tp, tp);
     const std::vector<int> degree{known};
     const CostModel::Options counted =
-        analytic_options(measured.shape, rates, memory, degree, measured.topology);
+        analytic_options(measured.model, rates, memory, degree, measured.topology);
     correct(measured.kinds_by_tp.at(known), counted.kinds_by_tp.at(known), options.kinds_by_tp.at(tp));
   }
   return options;

@@ -14,7 +14,7 @@ namespace sluice::cost {
 // machine's. Rates in proportion to the machine's own give the machine's own prices. A TP degree that was not
 // measured is corrected as the nearest that was. Prices by scheme (cost/published_table.h) say nothing of
 // operations, and correct nothing. REQUIRES: as analytic_options.
-CostModel::Options transferred_options(const CostModel::Options& measured, const model::Shape& shape,
+CostModel::Options transferred_options(const CostModel::Options& measured, const model::Model& model,
                                        const Rates& rates, const AnalyticMemory& memory,
                                        std::span<const int> tp_degrees);
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 
 namespace sluice::cost {
 namespace {
@@ -23,12 +23,12 @@ Rates other_rates() {
           .update_ns_per_element = 0.25};
 }
 
-model::Shape larger() {
-  model::Shape shape = model::test_shape(6);
-  shape.hidden *= 2;
-  shape.head_dim *= 2;
-  shape.ffn_hidden *= 3;
-  return shape;
+model::Outline larger() {
+  model::Outline outline = model::test_outline(6);
+  outline.hidden *= 2;
+  outline.head_dim *= 2;
+  outline.ffn_hidden *= 3;
+  return outline;
 }
 
 void expect_near(const Quadratic& found, const Quadratic& expected, double tolerance) {
@@ -52,9 +52,10 @@ void expect_near(const CostModel::Options& found, const CostModel::Options& expe
 }
 
 TEST(TransferredPrices, TheMeasuredModelHasItsOwn) {
-  const CostModel::Options measured = analytic_options(model::test_shape(2), other_rates(), {}, kDegrees, {});
+  const CostModel::Options measured =
+      analytic_options(model::test_outline(2), other_rates(), {}, kDegrees, {});
   const CostModel::Options found =
-      transferred_options(measured, model::test_shape(2), Rates{}, {}, kDegrees);
+      transferred_options(measured, model::test_outline(2), Rates{}, {}, kDegrees);
   expect_near(found, measured, 1e-9);
   EXPECT_EQ(found.intra, measured.intra);
   EXPECT_EQ(found.update_ps_per_element, measured.update_ps_per_element);
@@ -69,23 +70,24 @@ TEST(TransferredPrices, AFasterMachineIsFasterForOtherModels) {
     *rate *= 2;
   twice.layer_overhead_ns /= 2;
   twice.collective.latency_ns /= 2;
-  const CostModel::Options measured = analytic_options(model::test_shape(2), twice, {}, kDegrees, {});
+  const CostModel::Options measured = analytic_options(model::test_outline(2), twice, {}, kDegrees, {});
   expect_near(transferred_options(measured, larger(), Rates{}, {}, kDegrees),
               analytic_options(larger(), twice, {}, kDegrees, {}), 1e-3);
 }
 
 TEST(TransferredPrices, OtherModelsComeNearWhereRatesDifferByKind) {
-  const CostModel::Options measured = analytic_options(model::test_shape(2), other_rates(), {}, kDegrees, {});
+  const CostModel::Options measured =
+      analytic_options(model::test_outline(2), other_rates(), {}, kDegrees, {});
   expect_near(transferred_options(measured, larger(), Rates{}, {}, kDegrees),
               analytic_options(larger(), other_rates(), {}, kDegrees, {}), 0.5);
 }
 
 TEST(TransferredPrices, ADegreeThatWasNotMeasuredIsCorrectedAsTheNearest) {
   const std::vector<int> one{1};
-  const CostModel::Options measured = analytic_options(model::test_shape(2), other_rates(), {}, one, {});
+  const CostModel::Options measured = analytic_options(model::test_outline(2), other_rates(), {}, one, {});
   const CostModel::Options found =
-      transferred_options(measured, model::test_shape(2), Rates{}, {}, kDegrees);
-  const CostModel::Options counted = analytic_options(model::test_shape(2), Rates{}, {}, kDegrees, {});
+      transferred_options(measured, model::test_outline(2), Rates{}, {}, kDegrees);
+  const CostModel::Options counted = analytic_options(model::test_outline(2), Rates{}, {}, kDegrees, {});
   const auto forward = [](const CostModel::Options& options, int tp) {
     return static_cast<double>(options.kinds_by_tp.at(tp)[1].times.forward.b);
   };
@@ -93,7 +95,7 @@ TEST(TransferredPrices, ADegreeThatWasNotMeasuredIsCorrectedAsTheNearest) {
 }
 
 TEST(TransferredPrices, PricesOfSchemesCorrectNothing) {
-  CostModel::Options measured = analytic_options(model::test_shape(2), other_rates(), {}, kDegrees, {});
+  CostModel::Options measured = analytic_options(model::test_outline(2), other_rates(), {}, kDegrees, {});
   measured.kinds_by_tp.clear();
   expect_near(transferred_options(measured, larger(), Rates{}, {}, kDegrees),
               analytic_options(larger(), Rates{}, {}, kDegrees, {}), 1e-12);

@@ -34,7 +34,7 @@ namespace {
 
 // Experts get rows from other lanes without the index of their adapters.
 void require_experts_at_hand(const ModelShard& model) {
-  const std::vector<std::string>& targets = model.table.shape.lora.targets;
+  const std::vector<std::string>& targets = model.table.model.lora().targets;
   const auto of_experts = [](const std::string& target) {
     return target.find("experts.") != std::string::npos;
   };
@@ -59,7 +59,7 @@ Decoder::Decoder(ModelShard model, int64_t pages, int64_t most_texts)
              model_.table.program.blocks_in(model_.run(model_.stages.own)),
              (pages + model_.lanes.count() - 1) / model_.lanes.count() * inference::kKvBlockTokens,
              most_texts, model_.like) {
-  if (model_.table.shape.head.kind != model::HeadKind::kVocabulary) {
+  if (!model_.table.model.has_vocabulary()) {
     throw base::InputError(
         "the model ends in numbers or embeddings, no vocabulary, so it generates no text: see heads.md for "
         "what "
@@ -135,13 +135,13 @@ void Decoder::unpack(layers::Flow& flow) const {
   if (border.empty()) return;
   flow.layout.carried = std::make_shared<layers::CarriedRows>();
   flow.activation_SH =
-      layers::unpacked_border(flow.activation_SH, model_.context.shape.hidden, border,
+      layers::unpacked_border(flow.activation_SH, model_.context.model.hidden(), border,
                               model_.context.parallel.tp, layers::Travels::kRows, *flow.layout.carried);
 }
 
 layers::RowLayout Decoder::layout_of(std::span<const inference::ScheduledTokens> pieces) const {
   const int tp = model_.context.parallel.tp;
-  const layers::Reach reach = layers::reach_of(model_.context.shape);
+  const layers::Reach reach = layers::reach_of(model_.context.model);
   if (model_.lanes.count() > 1) {
     std::vector<layers::KvBlockPiece> paged;
     for (const inference::ScheduledTokens& scheduled : pieces)
@@ -195,7 +195,7 @@ layers::AdapterMask Decoder::adapter_rows_of(const ForwardPass& pass) const {
   const base::Interval own = own_rows(pass);
   const at::Tensor own_T = layers::row_values({adapters.begin() + own.begin, adapters.begin() + own.end},
                                               pass.flow.layout, model_.like.device());
-  const int64_t rank = model_.table.shape.lora.rank / model_.adapters;
+  const int64_t rank = model_.table.model.lora().rank / model_.adapters;
   const at::Tensor of_column_K = at::arange(model_.adapters, own_T.options()).repeat_interleave(rank);
   layers::AdapterMask rows{.chosen_TK = own_T.unsqueeze(1).eq(of_column_K).to(model_.like.dtype())};
   const base::Interval shard = model_.context.parallel.shard_rows(own_T.size(0));

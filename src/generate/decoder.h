@@ -110,7 +110,7 @@ class Decoder {
   const ModelShard& model() const { return model_; }
 
   // Recurrent layers lose the state of a prompt's end before another sample needs it.
-  bool shares_prompts() const { return model_.context.shape.recurrent.key_heads == 0; }
+  bool shares_prompts() const { return !model_.context.model.has_states(); }
 
   // Bytes of a KV block on this rank.
   static int64_t kv_block_bytes(const ModelShard& model);

@@ -19,7 +19,7 @@
 #include "layers/head.h"
 #include "layers/make_operation.h"
 #include "model/test_families.h"
-#include "model/tuning.h"
+#include "model/test_tuning.h"
 #include "strategy/strategy.h"
 
 namespace sluice::generate {
@@ -27,7 +27,7 @@ namespace {
 
 constexpr int64_t kLongest = 200;
 
-model::Shape small_shape() {
+model::Outline small_shape() {
   return {.layers = 3, .hidden = 24, .heads = 6, .kv_heads = 2, .head_dim = 8, .ffn_hidden = 30, .vocab = 53};
 }
 
@@ -35,9 +35,9 @@ model::Shape small_shape() {
 class Model {
  public:
   // `adapters`: as ModelShard has them.
-  explicit Model(const model::Shape& shape, int64_t adapters = 0)
-      : table_(model::parameter_table(shape)),
-        context_(layers::layer_context(shape, {}, kLongest, at::dtype(at::kDouble))),
+  explicit Model(const model::Outline& outline, int64_t adapters = 0)
+      : table_(model::parameter_table(outline)),
+        context_(layers::layer_context(outline, {}, kLongest, at::dtype(at::kDouble))),
         adapters_(adapters) {
     at::manual_seed(7);
     for (const model::Bucket& bucket : table_.buckets) {
@@ -99,7 +99,7 @@ class Model {
     const ModelShard model = whole();
     layers::Flow flow;
     flow.layout = layers::row_layout({{static_cast<int64_t>(tokens.size())}}, 1, at::kCPU,
-                                     layers::reach_of(table_.shape));
+                                     layers::reach_of(table_.model));
     flow.id_T = layers::row_values(tokens, flow.layout, at::kCPU);
     for (int64_t position = 0; position < table_.program.head(); ++position) {
       layers::make_operation(model.context, table_, position, model.weights, {})
@@ -125,14 +125,14 @@ std::vector<int64_t> random_tokens(base::Rng& rng, int64_t count) {
 
 struct Family {
   std::string name;
-  std::function<void(model::Shape&)> apply;
+  std::function<void(model::Outline&)> apply;
 };
 void PrintTo(const Family& family, std::ostream* stream) { *stream << family.name; }
 
 class Families : public testing::TestWithParam<Family> {
  protected:
-  void SetUp() override { GetParam().apply(shape_); }
-  model::Shape shape_ = small_shape();
+  void SetUp() override { GetParam().apply(outline_); }
+  model::Outline outline_ = small_shape();
 };
 
 // Each said token is the one that the whole text's logits give, and as likely to 1e-11.
@@ -163,7 +163,7 @@ void expect_as_whole(const Model& model, const std::vector<int64_t>& prompt, con
 }
 
 TEST_P(Families, SayWhatTheWholeTextSays) {
-  const Model model(shape_);
+  const Model model(outline_);
   base::Rng rng(3);
   struct Load {
     int64_t pages, most_texts, most_rows;
@@ -210,7 +210,7 @@ TEST_P(Families, SayWhatTheWholeTextSays) {
 
 // A text may come in at any layer of the pass around it.
 TEST_P(Families, SayTheSameWithinAPassOfOthers) {
-  const Model model(shape_);
+  const Model model(outline_);
   base::Rng rng(8);
   const std::vector<int64_t> crowd = random_tokens(rng, 37), late = random_tokens(rng, 21);
   const SamplingParams sampling_params{.sampling = {.temperature = 0.8, .top_k = 20, .seed = 4},
@@ -297,23 +297,24 @@ std::vector<std::vector<Output>> say_all_on(const Model& model, const strategy::
 
 // Draws, scores and preemptions do not depend on how ranks share the model.
 TEST_P(Families, SayTheSameOnAnyRanks) {
-  const Model model(shape_);
+  const Model model(outline_);
   base::Rng rng(5);
   std::vector<TestRequest> asked;
   for (uint64_t number = 0; number < 5; ++number) {
     asked.push_back(
         {{random_tokens(rng, rng.between(1, 70)), rng.between(1, 30),
-          shape_.recurrent.key_heads == 0 && number == 1 ? 3 : 1, number % 2 == 0},
+          outline_.recurrent.key_heads == 0 && number == 1 ? 3 : 1, number % 2 == 0},
          {.sampling = {.temperature = 0.8, .top_k = 20, .seed = 4}, .number = number, .alternatives = 2}});
   }
   asked.back().sampling_params.stop_condition = [](const Output& output) {
     return output.tokens.size() == 2;
   };
   const std::vector<Output> alone = say_all(model.whole(), asked);
-  for (const char* text : {"<2,1,1>", "<1,3,1>", "<2,2,1>", "<1,2,1>", "<1,1,2>", "<1,1,3>", "<2,1,2>", "<1,2,2>",
-                           "<1,1,8>", "<1,1,2,2,2>", "<1,1,4,4,2>", "<1,1,3,3,3>", "<2,1,2,2,2>"}) {
+  for (const char* text :
+       {"<2,1,1>", "<1,3,1>", "<2,2,1>", "<1,2,1>", "<1,1,2>", "<1,1,3>", "<2,1,2>", "<1,2,2>", "<1,1,8>",
+        "<1,1,2,2,2>", "<1,1,4,4,2>", "<1,1,3,3,3>", "<2,1,2,2,2>"}) {
     const strategy::Scheme scheme = strategy::parse_scheme(text);
-    if (!model::cut_fault(shape_, scheme.tp, scheme.pp, scheme.ep).empty()) continue;
+    if (!model::cut_fault(outline_, scheme.tp, scheme.pp, scheme.ep).empty()) continue;
     SCOPED_TRACE(to_text(scheme));
     for (const std::vector<Output>& output : say_all_on(model, scheme, asked)) {
       ASSERT_EQ(output.size(), alone.size());
@@ -339,21 +340,21 @@ TEST_P(Families, SayTheSameOnAnyRanks) {
 constexpr int64_t kAdapters = 3;
 
 // Adapters of as many matrices as may have some side by side.
-model::Shape with_adapters(model::Shape shape) {
+model::Outline with_adapters(model::Outline outline) {
   constexpr int64_t kRank = 2;
-  model::Shape all = shape;
+  model::Outline all = outline;
   model::adapt(all, {.rank = 1, .alpha = 1, .targets = {"all-linear"}});
   std::vector<std::string> targets = all.lora.targets;
   std::erase(targets, "kv_b_proj");
-  if (shape.experts.count > 0) targets.insert(targets.end(), {"experts.gate_up_proj", "experts.down_proj"});
-  model::adapt(shape, {.rank = 1, .alpha = 5, .targets = targets});
-  shape.lora.rank = kAdapters * kRank;  // may be above a matrix's own, as no adapter's is
-  return shape;
+  if (outline.experts.count > 0) targets.insert(targets.end(), {"experts.gate_up_proj", "experts.down_proj"});
+  model::adapt(outline, {.rank = 1, .alpha = 5, .targets = targets});
+  outline.lora.rank = kAdapters * kRank;  // may be above a matrix's own, as no adapter's is
+  return outline;
 }
 
 // Texts of several adapters, and of none, in one engine: each says what a model with its adapter alone says.
 TEST_P(Families, SayWhatTheirOwnAdaptersSay) {
-  const Model model(with_adapters(shape_), kAdapters);
+  const Model model(with_adapters(outline_), kAdapters);
   base::Rng rng(9);
   std::vector<TestRequest> asked;
   // Like prompts of two adapters: nothing of one's may reach the other.
@@ -365,7 +366,7 @@ TEST_P(Families, SayWhatTheirOwnAdaptersSay) {
   }
   for (const auto& [tp, pp, cp] : {std::tuple(1, 1, 1), {2, 1, 1}, {1, 3, 1}, {1, 1, 2}, {2, 1, 2}}) {
     const strategy::Scheme scheme{.tp = tp, .pp = pp, .cp = cp};
-    if (!model::tp_fault(shape_, tp).empty()) continue;
+    if (!model::tp_fault(outline_, tp).empty()) continue;
     SCOPED_TRACE(to_text(scheme));
     for (const std::vector<Output>& output : say_all_on(model, scheme, asked)) {
       ASSERT_EQ(output.size(), asked.size());
@@ -451,23 +452,23 @@ TEST(Followers, FollowersSayWhatTheLeaderSays) {
 INSTANTIATE_TEST_SUITE_P(
     Cases, Families,
     testing::Values(
-        Family{"Llama", [](model::Shape&) {}},
+        Family{"Llama", [](model::Outline&) {}},
         Family{"NormedHeadsAndBiases",
-               [](model::Shape& s) {
+               [](model::Outline& s) {
                  s.qk_norm = model::QkNorm::kEachHead;
                  s.qkv_bias = true;
                  s.tie_embeddings = true;
                }},
-        Family{"Window", [](model::Shape& s) { s.window = 7; }},
+        Family{"Window", [](model::Outline& s) { s.window = 7; }},
         Family{"LatentAttention",
-               [](model::Shape& s) {
+               [](model::Outline& s) {
                  s.latent = {.q_rank = 9, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
                  s.kv_heads = s.heads;
                  s.head_dim = 8;
                  s.rotated = 2;
                }},
         Family{"WindowsThatAlternateWithSinksAndCaps",
-               [](model::Shape& s) {
+               [](model::Outline& s) {
                  s.window = 20;
                  s.block_types = {{.windowed = true}, {}, {.windowed = true}};
                  s.sinks = s.out_bias = true;
@@ -475,24 +476,24 @@ INSTANTIATE_TEST_SUITE_P(
                  s.logit_cap = 5.0;
                }},
         Family{"NormsAround",
-               [](model::Shape& s) {
+               [](model::Outline& s) {
                  s.norm_place = model::NormPlace::kAround;
                  s.norm_offset = 1.0;
                  s.activation = model::Activation::kGeluTanh;
                }},
         Family{"Experts",
-               [](model::Shape& s) {
+               [](model::Outline& s) {
                  s.experts = {.count = 6, .per_token = 2, .hidden = 9, .normalised = true};
                  s.block_types = {{}, {.experts = true}, {.experts = true}};
                }},
         Family{"Recurrent",
-               [](model::Shape& s) {
+               [](model::Outline& s) {
                  s.recurrent = {
                      .key_heads = 2, .value_heads = 4, .key_width = 5, .value_width = 3, .convolution = 4};
                  s.block_types = {{.recurrent = true}, {}, {.recurrent = true}};
                }},
         Family{"Mamba2",
-               [](model::Shape& s) {
+               [](model::Outline& s) {
                  s.recurrent = {.recurrence = model::Recurrence::kMamba2,
                                 .key_heads = 1,
                                 .value_heads = 4,
@@ -503,7 +504,7 @@ INSTANTIATE_TEST_SUITE_P(
                  s.block_types = {{.recurrent = true}, {}, {.recurrent = true}};
                }},
         Family{"RecurrentAlone",
-               [](model::Shape& s) {
+               [](model::Outline& s) {
                  s.recurrent = {.key_heads = 3,
                                 .value_heads = 3,
                                 .key_width = 4,
@@ -513,7 +514,7 @@ INSTANTIATE_TEST_SUITE_P(
                  s.block_types = {{.recurrent = true}, {.recurrent = true}, {.recurrent = true}};
                }},
         Family{"Gla",
-               [](model::Shape& s) {
+               [](model::Outline& s) {
                  s.recurrent = {.recurrence = model::Recurrence::kGla,
                                 .key_heads = 2,
                                 .value_heads = 2,
@@ -523,17 +524,18 @@ INSTANTIATE_TEST_SUITE_P(
                                 .decay_rank = 3};
                  s.block_types = {{.recurrent = true}, {.recurrent = true}, {.recurrent = true}};
                }},
-        Family{"Lfm2", [](model::Shape& s) { s = model::lfm2_shape(s); }},
-        Family{"Cohere2", [](model::Shape& s) { s = model::cohere2_shape(s); }},
-        Family{"Ministral3", [](model::Shape& s) { s = model::ministral3_shape(s); }},
-        Family{"FalconH1", [](model::Shape& s) { s = model::falcon_h1_shape(s); }},
-        Family{"Gemma4", [](model::Shape& s) { s = model::gemma4_shape(s); }},
-        Family{"Gemma4E", [](model::Shape& s) { s = model::gemma4_e_shape(s); }},
-        Family{"Phimoe", [](model::Shape& s) { s = model::phimoe_shape(s); }},
-        Family{"KimiLinear", [](model::Shape& s) { s = model::kimi_linear_shape(s); }},
-        Family{"Nanochat", [](model::Shape& s) { s = model::nanochat_shape(s); }},
+        Family{"Lfm2", [](model::Outline& s) { s = model::lfm2_outline(s); }},
+        Family{"Cohere2", [](model::Outline& s) { s = model::cohere2_outline(s); }},
+        Family{"Ministral3", [](model::Outline& s) { s = model::ministral3_outline(s); }},
+        Family{"FalconH1", [](model::Outline& s) { s = model::falcon_h1_outline(s); }},
+        Family{"WindowsOfTwoWidths", [](model::Outline& s) { s = model::two_windows_outline(s); }},
+        Family{"Gemma4", [](model::Outline& s) { s = model::gemma4_outline(s); }},
+        Family{"Gemma4E", [](model::Outline& s) { s = model::gemma4_e_outline(s); }},
+        Family{"Phimoe", [](model::Outline& s) { s = model::phimoe_outline(s); }},
+        Family{"KimiLinear", [](model::Outline& s) { s = model::kimi_linear_outline(s); }},
+        Family{"Nanochat", [](model::Outline& s) { s = model::nanochat_outline(s); }},
         Family{"WithoutAnMlp",
-               [](model::Shape& s) {
+               [](model::Outline& s) {
                  s.recurrent = {.recurrence = model::Recurrence::kMamba2,
                                 .key_heads = 1,
                                 .value_heads = 4,

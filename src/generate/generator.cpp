@@ -24,7 +24,7 @@ void Generator::abort(int64_t sequence) {
 int64_t Generator::alternatives_of(int64_t sequence) const {
   const auto found = sequences_.find(sequence);
   if (found == sequences_.end()) return 0;
-  int64_t tokens = decoder_.model().context.shape.vocab;
+  int64_t tokens = decoder_.model().context.model.vocab();
   for (const base::Interval& none : never_) tokens -= none.size();
   return std::min(found->second.sampling_params.alternatives, tokens);
 }
@@ -166,7 +166,7 @@ bool Generator::advance(std::vector<inference::ScheduledTokens> scheduled,
     return false;
   last_engine_step_ = {};
   for (const inference::ScheduledTokens& each : begun.scheduled)
-    last_engine_step_.add(each.begin, each.end, each.needs_sampling, decoder_.model().context.shape.window);
+    last_engine_step_.add(each.begin, each.end, each.needs_sampling, decoder_.model().context.model.window());
   ForwardPass& own = in_flight_[static_cast<size_t>(decoder_.model().stages.own)];
   if (!own.scheduled.empty()) decoder_.forward(own, between);
   Sampled sampled = sample(in_flight_.back());

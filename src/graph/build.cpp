@@ -62,7 +62,7 @@ base::Feasible<StepGraph> try_build(const strategy::StepPlan& plan, const model:
                                     const cost::CostModel& cost, int world_size, const BuildOptions& options,
                                     std::vector<PassTime>* times) {
   GraphPasses passes(options.disabled_passes, times);
-  if (const std::string fault = cost::exchange_fault(table.shape, plan); !fault.empty())
+  if (const std::string fault = cost::exchange_fault(table.model, plan); !fault.empty())
     throw base::InputError(fault);
   const Program& program = table.program;
   SLUICE_ASSERT(program.cuts_as(cost.program()), "the parameters' stages are not those of the times");

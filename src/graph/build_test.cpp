@@ -14,6 +14,7 @@
 #include "graph/memory.h"
 #include "graph/testing.h"
 #include "graph/verifier.h"
+#include "model/outline.h"
 
 namespace sluice::graph {
 namespace {
@@ -32,9 +33,9 @@ std::vector<std::string> labels(const StepGraph& graph, NodeKind kind) {
 int count(const StepGraph& graph, NodeKind kind) { return static_cast<int>(labels(graph, kind).size()); }
 
 struct Small {
-  model::Shape shape = model::shape_of_12_heads(4);
-  model::ParameterTable table = model::parameter_table(shape);
-  cost::CostModel cost = testing::small_cost(shape);
+  model::Outline model = model::outline_of_12_heads(4);
+  model::ParameterTable table = model::parameter_table(model);
+  cost::CostModel cost = testing::small_cost(model);
   StepGraph build(const std::string& strategy, const std::vector<std::string>& loads, int world_size,
                   const BuildOptions& options = {}) const {
     return graph::build(testing::plan_from_text(strategy, loads, world_size), table, cost, world_size,
@@ -121,11 +122,11 @@ TEST(Build, RandomPlansWhoseLanesShareParametersAreProved) {
 
 // FSDP's gathers take time beside computing; none is left over a link that takes no time.
 TEST(Build, GathersThatTakeNoTimeLeaveThePassesOfTheirSlowestLane) {
-  const model::Shape shape = model::shape_of_12_heads(4);
-  cost::CostModel::Options options = testing::small_cost(shape).options();
+  const model::Outline outline = model::outline_of_12_heads(4);
+  cost::CostModel::Options options = testing::small_cost(outline).options();
   options.intra = {0, int64_t{1} << 60};
   const strategy::StepPlan plan = testing::plan_from_text("<1,1,2,2>", {"20, 30 / 40"}, 2);
-  const StepGraph graph = build(plan, model::parameter_table(shape), cost::CostModel(options), 2);
+  const StepGraph graph = build(plan, model::parameter_table(outline), cost::CostModel(options), 2);
   int64_t forward_ns = 0;
   for (const Node& node : graph.nodes) {
     if (!is_compute_cell(node.kind)) continue;
@@ -151,11 +152,11 @@ TEST(Build, EveryChoiceOfPassesIsProved) {
 }
 
 TEST(Build, OffloadedLayersLeaveAndReturnBetweenTheirCells) {
-  const model::Shape shape = model::shape_of_12_heads(5);
+  const model::Outline outline = model::outline_of_12_heads(5);
   strategy::StepPlan plan = testing::plan_from_text("<1,1,1>", {"20, 30"}, 1);
   plan.pipelines[0].micro_batches[0].memory.offload_permille = 300;
-  const cost::CostModel cost = testing::small_cost(shape);
-  const StepGraph graph = build(plan, model::parameter_table(shape), cost, 1);
+  const cost::CostModel cost = testing::small_cost(outline);
+  const StepGraph graph = build(plan, model::parameter_table(outline), cost, 1);
   int offloads = 0, fetches = 0;
   for (const Node& node : graph.nodes) {
     offloads += node.kind == NodeKind::kOffload ? 1 : 0;
@@ -205,7 +206,7 @@ TEST(Build, OneNodeHasNoInterLevel) {
   const StepGraph one = Small().build("<1,1,1>", {"30"}, 4);
   EXPECT_EQ(count(one, NodeKind::kPullInter) + count(one, NodeKind::kPushInter), 0);
   Small two;
-  two.cost = testing::small_cost(two.shape, {.gpus_per_node = 2});
+  two.cost = testing::small_cost(two.model, {.gpus_per_node = 2});
   const StepGraph graph = two.build("<1,1,1>", {"30"}, 4);
   EXPECT_EQ(count(graph, NodeKind::kPullInter), count(graph, NodeKind::kPullIntra));
   EXPECT_EQ(count(graph, NodeKind::kPushInter), count(graph, NodeKind::kPushIntra));
@@ -254,17 +255,17 @@ TEST(Build, PartsTakeAsLongAsTheWhole) {
 // A part gathers the first operation of the next one, so it waits for that one's round too; beyond such waits
 // the first pass takes as long as uncut.
 TEST(Build, AFirstPassCutByRoundsTakesTheUncutOneAndItsWaits) {
-  const model::Shape shape = model::shape_of_12_heads(6);
-  cost::CostModel::Options options = testing::small_cost(shape, {.gpus_per_node = 2}).options();
+  const model::Outline outline = model::outline_of_12_heads(6);
+  cost::CostModel::Options options = testing::small_cost(outline, {.gpus_per_node = 2}).options();
   options.inter.bytes_per_s = 300'000'000;
   const cost::CostModel cost(options);
-  const Program program(shape);
+  const Program program(outline);
   int earlier = 0;
   for (const char* strategy : {"<1,1,4,2>", "<1,1,4,4>", "<1,2,2,2>"}) {
     const bool staged = std::string(strategy) == "<1,2,2,2>";
     const strategy::StepPlan plan = testing::plan_from_text(
         strategy, {staged ? "20, 30 / 40, 10" : "20, 30 / 40, 10 / 10, 30 / 50, 20"}, 4);
-    const model::ParameterTable table = model::parameter_table(shape);
+    const model::ParameterTable table = model::parameter_table(outline);
     const StepGraph cut = build(plan, table, cost, 4);
     const StepGraph uncut = build(plan, table, cost, 4, {.disabled_passes = {"layer-parts"}});
     const auto first_pass = [](const StepGraph& graph) {
@@ -324,10 +325,10 @@ TEST(Build, BackwardsEndAtTheFirstTrainedLayer) {
   using Case = std::array<int, 3>;
   for (const auto& [frozen, walked_back, gradients] :
        {Case{0, 4, 9}, Case{1, 3, 6}, Case{2, 2, 3}, Case{4, 0, 0}}) {
-    small.shape = model::shape_of_12_heads(4);
-    testing::freeze_first(frozen, small.shape);
-    small.table = model::parameter_table(small.shape);
-    small.cost = testing::small_cost(small.shape);
+    small.model = model::outline_of_12_heads(4);
+    testing::freeze_first(frozen, small.model);
+    small.table = model::parameter_table(small.model);
+    small.cost = testing::small_cost(small.model);
     EXPECT_EQ(counts(graph()), std::tuple(3 * walked_back, 9, gradients)) << frozen << " layers";
   }
   EXPECT_LT(peak(1), whole);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "graph/testing.h"
+#include "model/outline.h"
 
 namespace sluice::graph {
 namespace {
@@ -13,10 +14,10 @@ using base::Golden;
 
 std::string lowered(const Golden& golden) {
   const int ranks = static_cast<int>(golden.number("ranks"));
-  const model::Shape shape = model::shape_of_12_heads(golden.number("layers"), golden.has("tied"));
+  const model::Outline outline = model::outline_of_12_heads(golden.number("layers"), golden.has("tied"));
   const auto cost =
-      testing::small_cost(shape, {.gpus_per_node = static_cast<int>(golden.number("gpus_per_node")),
-                                  .device_bytes = golden.number("device_bytes")});
+      testing::small_cost(outline, {.gpus_per_node = static_cast<int>(golden.number("gpus_per_node")),
+                                    .device_bytes = golden.number("device_bytes")});
   BuildOptions options;
   if (golden.has("purpose")) options.purpose = Purpose::kEvaluate;
   strategy::StepPlan plan =
@@ -28,7 +29,7 @@ std::string lowered(const Golden& golden) {
         micro_batch.memory.offload_permille = static_cast<int>(golden.number("offload_permille"));
     }
   }
-  return to_text(build(plan, model::parameter_table(shape), cost, ranks, options));
+  return to_text(build(plan, model::parameter_table(outline), cost, ranks, options));
 }
 
 TEST(Golden, GraphsAreAsReviewed) {

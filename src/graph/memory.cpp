@@ -107,7 +107,7 @@ class Activations {
         scheme_.ep > 1 && node.kind != NodeKind::kBackwardWeight && cost::counts_buffers(cost_.options());
     for (int64_t block = blocks.begin; counts && block < blocks.end; ++block) {
       if (cost_.program().kind_at(block).work().routed > 0)
-        return cost::travel_working_bytes(cost_.options().shape, cost_.options().memory.element_bytes,
+        return cost::travel_working_bytes(cost_.options().model, cost_.options().memory.element_bytes,
                                           scheme_, node.cell_kind(), part.tokens, part.expert_rows,
                                           cost_.policy().keeps_dispatched());
     }
@@ -343,7 +343,7 @@ std::vector<RankMemory> predicted_memory(const StepGraph& graph, const cost::Cos
 
 std::vector<int64_t> trunk_row_bytes(const StepGraph& graph, const cost::CostModel& cost) {
   std::vector<int64_t> bytes(static_cast<size_t>(graph.world_size), 0);
-  const int64_t of_row = cost.options().shape.hidden * cost.options().memory.element_bytes;
+  const int64_t of_row = cost.options().model.hidden() * cost.options().memory.element_bytes;
   const auto add = [&](link::RowEnd end, int64_t copies) {
     const link::RowPlacement rows = link::row_placement(graph.plan, graph.world_size, end);
     for (size_t rank = 0; rank < bytes.size(); ++rank) {

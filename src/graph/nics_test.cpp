@@ -4,15 +4,16 @@
 
 #include "graph/clock.h"
 #include "graph/testing.h"
+#include "model/outline.h"
 
 namespace sluice::graph {
 namespace {
 
 // Two stages on two nodes of one rank each.
 struct TwoNodes {
-  model::Shape shape = model::shape_of_12_heads(4);
-  model::ParameterTable table = model::parameter_table(shape);
-  cost::CostModel cost = testing::small_cost(shape, {.gpus_per_node = 1});
+  model::Outline model = model::outline_of_12_heads(4);
+  model::ParameterTable table = model::parameter_table(model);
+  cost::CostModel cost = testing::small_cost(model, {.gpus_per_node = 1});
   StepGraph graph = build(testing::plan_from_text("<1,2,1>", {"30, 40"}, 2), table, cost, 2);
 
   Node& first(NodeKind kind) {
@@ -60,7 +61,7 @@ TEST(Nics, RoundStartsBehindTransfersUnderWay) {
 
 TEST(Nics, NothingInsideANodeIsSlowed) {
   TwoNodes two;
-  two.cost = testing::small_cost(two.shape, {.gpus_per_node = 2});
+  two.cost = testing::small_cost(two.model, {.gpus_per_node = 2});
   two.graph = build(testing::plan_from_text("<1,2,1>", {"30, 40"}, 2), two.table, two.cost, 2);
   for (const Node& node : two.graph.nodes) EXPECT_EQ(node.end_ns, node.start_ns + node.duration_ns);
 }
@@ -68,10 +69,10 @@ TEST(Nics, NothingInsideANodeIsSlowed) {
 // Elements of a round that leave a group of nodes travel
 // over the links between groups, in parallel to the others.
 TEST(Nics, PullsWaitForTheLinksBetweenGroupsOfNodes) {
-  const model::Shape shape = model::shape_of_12_heads(4);
-  const model::ParameterTable table = model::parameter_table(shape);
+  const model::Outline outline = model::outline_of_12_heads(4);
+  const model::ParameterTable table = model::parameter_table(outline);
   const strategy::StepPlan plan = testing::plan_from_text("8x<1,1,1>", {"30"}, 8);
-  cost::CostModel::Options options = testing::small_cost(shape, {.gpus_per_node = 2}).options();
+  cost::CostModel::Options options = testing::small_cost(outline, {.gpus_per_node = 2}).options();
   const StepGraph alike = build(plan, table, cost::CostModel(options), 8);
   options.topology = {2, 1, {4}};
   const auto graph_with = [&](const cost::LinkTimes& between) {
@@ -94,8 +95,8 @@ TEST(Nics, PullsWaitForTheLinksBetweenGroupsOfNodes) {
 }
 
 TEST(Nics, SharedAdapterMovesWhatItsRanksMove) {
-  const model::Shape shape = model::shape_of_12_heads(4);
-  const model::ParameterTable table = model::parameter_table(shape);
+  const model::Outline outline = model::outline_of_12_heads(4);
+  const model::ParameterTable table = model::parameter_table(outline);
   const auto strategy = strategy::parse_strategy("<4,1,1>", 8);
   const LinkPlan own = link_plan(table, strategy, {8, {4, 1}});
   const LinkPlan shared = link_plan(table, strategy, {8, {4, 2}});

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "graph/testing.h"
+#include "model/outline.h"
 
 namespace sluice::graph {
 namespace {
@@ -37,9 +38,9 @@ TEST(SharedCores, OfTwoMachinesEachRankCountsAlike) {
 }
 
 TEST(SharedCores, NothingTakesLessThanItsShareOfTheCores) {
-  const model::Shape shape = model::shape_of_12_heads(4);
+  const model::Outline outline = model::outline_of_12_heads(4);
   const StepGraph graph = build(testing::plan_from_text("<1,2,1> + 2x<1,1,1>", {"30, 40", "20", "90"}, 4),
-                                model::parameter_table(shape), testing::small_cost(shape), 4);
+                                model::parameter_table(outline), testing::small_cost(outline), 4);
   const int64_t shared_ns = makespan_on_cores_ns(graph, 4, 2);
   EXPECT_LT(shared_ns, graph.makespan_ns);
   EXPECT_GE(shared_ns, graph.makespan_ns / 2);

@@ -8,6 +8,7 @@
 
 #include "graph/build.h"
 #include "graph/testing.h"
+#include "model/outline.h"
 #include "model/parameters.h"
 
 namespace sluice::graph {
@@ -15,10 +16,10 @@ namespace {
 
 // Four pipelines of one rank each.
 StepGraph four_ranks() {
-  const model::Shape shape = model::shape_of_12_heads(4);
+  const model::Outline outline = model::outline_of_12_heads(4);
   const strategy::StepPlan plan =
       testing::plan_from_text("4x<1,1,1>", {"400, 200", "500", "300, 300", "350+250"}, 4);
-  return build(plan, model::parameter_table(shape), testing::small_cost(shape), 4);
+  return build(plan, model::parameter_table(outline), testing::small_cost(outline), 4);
 }
 
 // The rank and kind whose pieces exceed their plan by most together.
@@ -108,9 +109,9 @@ TEST(CriticalPath, BooksTheExcessOnHostsAndLinks) {
 }
 
 TEST(CriticalPath, OfTensorParallelRanksIsTheOneThatWaitsLeast) {
-  const model::Shape shape = model::shape_of_12_heads(4);
+  const model::Outline outline = model::outline_of_12_heads(4);
   const strategy::StepPlan plan = testing::plan_from_text("1x<4,1,1>", {"600, 200"}, 4);
-  const StepGraph graph = build(plan, model::parameter_table(shape), testing::small_cost(shape), 4);
+  const StepGraph graph = build(plan, model::parameter_table(outline), testing::small_cost(outline), 4);
   const StepTimes times = times_in(graph, {{1, 1.6, 1, 1}, {1, 1, 1, 1}, {0, 0, 0, 0}});
   EXPECT_EQ(largest_excess(critical_path(graph, times)).rank, 1);
 }

@@ -14,8 +14,8 @@
 #include "graph/build.h"
 #include "model/head_parts.h"
 #include "model/parameters.h"
-#include "model/test_shape.h"
-#include "model/tuning.h"
+#include "model/test_outline.h"
+#include "model/test_tuning.h"
 #include "strategy/pass.h"
 
 namespace sluice::graph::testing {
@@ -29,10 +29,10 @@ struct CostOptions {
 
 // Round figures: a layer's forward takes 10 ns per token and 100 ns per
 // micro-batch, divided by tp, and saves 1000 bytes per token and layer.
-inline cost::CostModel small_cost(const model::Shape& shape, const CostOptions& options = {}) {
+inline cost::CostModel small_cost(const model::Outline& outline, const CostOptions& options = {}) {
   cost::CostModel::Options result;
-  result.shape = shape;
-  const size_t kinds = model::Program(shape).kinds().size();
+  result.model = outline;
+  const size_t kinds = model::Program(outline).kinds().size();
   for (int tp = 1; tp <= 8; ++tp) {
     const double share = 1.0 / tp;
     const cost::Quadratic embedding = cost::Quadratic::from_ns(0, share, 10);
@@ -124,7 +124,7 @@ inline strategy::StepPlan plan_from_text(const std::string& strategy, const std:
 // pipelines, nodes of 1–8 ranks, and devices so small that credits bind.
 struct RandomCase {
   int world_size = 1;
-  model::Shape shape;
+  model::Outline model;
   model::ParameterTable table;
   cost::CostModel cost;
   strategy::StepPlan plan;
@@ -141,10 +141,10 @@ struct RandomOptions {
   bool freezes = false;   // the embedding and the first layers, perhaps all of them
 };
 
-inline void freeze_first(int64_t layers, model::Shape& shape) {
+inline void freeze_first(int64_t layers, model::Outline& outline) {
   std::vector<std::string> frozen = {"model.embed_tokens"};
   for (int64_t layer = 0; layer < layers; ++layer) frozen.push_back(base::text("model.layers.", layer));
-  model::freeze(shape, frozen);
+  model::freeze(outline, frozen);
 }
 
 // Times with which stages differ in length.
@@ -202,7 +202,7 @@ inline void set_random_exchanges(uint64_t seed, const cost::CostModel& cost, int
   base::Rng rng(seed, 79);
   for (strategy::PipelinePlan& pipeline : plan.pipelines) {
     const strategy::Scheme& scheme = pipeline.pipeline.scheme;
-    const int64_t heads = model::most_head_lanes(cost.options().shape, scheme.tp);
+    const int64_t heads = model::most_head_lanes(cost.options().model, scheme.tp);
     const cost::Exchanges exchanges(scheme, cost);
     for (strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches) {
       const auto run = static_cast<int>(rng.between(1, micro_batch.lanes));
@@ -242,15 +242,15 @@ inline void set_random_policies(uint64_t seed, strategy::StepPlan& plan) {
 inline RandomCase random_case(uint64_t seed, const RandomOptions& options = {}) {
   base::Rng rng(seed, 77);
   const int world_size = static_cast<int>(rng.between(1, options.max_ranks));
-  model::Shape shape = model::shape_of_12_heads(rng.between(options.max_stages, 9), rng.below(3) == 0);
-  if (options.freezes) freeze_first(static_cast<int64_t>(seed) % (shape.layers + 1), shape);
+  model::Outline outline = model::outline_of_12_heads(rng.between(options.max_stages, 9), rng.below(3) == 0);
+  if (options.freezes) freeze_first(static_cast<int64_t>(seed) % (outline.layers + 1), outline);
   const bool tight = options.tight && rng.below(2) == 0;
   const CostOptions cost_options{.gpus_per_node = static_cast<int>(rng.between(1, 8)),
                                  .device_bytes = tight ? rng.between(200'000, 2'000'000) : 1'000'000'000,
                                  .latency_ns = rng.between(1, 2000),
-                                 .cut_times = random_times(seed, model::Program(shape).kinds().size())};
-  const cost::CostModel cost = small_cost(shape, cost_options);
-  RandomCase result{world_size, shape, model::parameter_table(shape, cost.program()), cost, {}};
+                                 .cut_times = random_times(seed, model::Program(outline).kinds().size())};
+  const cost::CostModel cost = small_cost(outline, cost_options);
+  RandomCase result{world_size, outline, model::parameter_table(outline, cost.program()), cost, {}};
   const strategy::Strategy strategy = random_strategy(rng, options, world_size);
   result.plan = empty_plan(strategy);
   result.plan.step = static_cast<int64_t>(seed);

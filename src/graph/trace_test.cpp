@@ -7,14 +7,15 @@
 #include "graph/fsdp_moves.h"
 #include "graph/memory.h"
 #include "graph/testing.h"
+#include "model/outline.h"
 
 namespace sluice::graph {
 namespace {
 
 StepGraph two_stages() {
-  const model::Shape shape = model::shape_of_12_heads(4);
-  return build(testing::plan_from_text("<2,2,1>", {"30, 40"}, 4), model::parameter_table(shape),
-               testing::small_cost(shape), 4);
+  const model::Outline outline = model::outline_of_12_heads(4);
+  return build(testing::plan_from_text("<2,2,1>", {"30, 40"}, 4), model::parameter_table(outline),
+               testing::small_cost(outline), 4);
 }
 
 TEST(Trace, IsJsonWithASliceForEveryNodeAndMember) {
@@ -45,10 +46,10 @@ TEST(Trace, EveryArrowHasOneTailAndOneHead) {
 
 // On a stream of their own, one after the other: every operation of every cell that needs it.
 TEST(Trace, GathersAndSumsHaveAStreamOfTheirOwn) {
-  const model::Shape shape = model::shape_of_12_heads(4);
-  const cost::CostModel cost = testing::small_cost(shape);
+  const model::Outline outline = model::outline_of_12_heads(4);
+  const cost::CostModel cost = testing::small_cost(outline);
   const StepGraph graph = build(testing::plan_from_text("<1,2,2,2>", {"30, 40, 20 / 20, 50"}, 4),
-                                model::parameter_table(shape), cost, 4);
+                                model::parameter_table(outline), cost, 4);
   const std::vector<TraceRecord> records = fsdp_records(graph, cost, {0, 1, 2, 3});
   std::map<int, int64_t> free_ns;
   std::map<std::string, int> counts;
@@ -73,10 +74,10 @@ TEST(Trace, GathersAndSumsHaveAStreamOfTheirOwn) {
 
 // In each block's backward, sums between runs follow sums inside runs.
 TEST(Trace, SumsBetweenNodesFollowThoseInside) {
-  const model::Shape shape = model::shape_of_12_heads(4);
-  const cost::CostModel cost = testing::small_cost(shape, {.gpus_per_node = 2});
+  const model::Outline outline = model::outline_of_12_heads(4);
+  const cost::CostModel cost = testing::small_cost(outline, {.gpus_per_node = 2});
   const StepGraph graph = build(testing::plan_from_text("<1,1,4,4>", {"30, 40, 20 / 20, 50 / 20 / 30"}, 4),
-                                model::parameter_table(shape), cost, 4);
+                                model::parameter_table(outline), cost, 4);
   std::map<std::string, std::vector<TraceRecord>> sums;
   for (const TraceRecord& record : fsdp_records(graph, cost, {0})) {
     if (record.category == kScatter) sums[record.label].push_back(record);
@@ -123,11 +124,11 @@ TEST(Trace, ProcessesAndThreadsHaveNamesAndPlaces) {
 }
 
 TEST(Trace, SampleIsOfWholeNodesAndFits) {
-  const model::Shape shape = model::shape_of_12_heads(4);
-  const cost::CostModel cost = testing::small_cost(shape, {.gpus_per_node = 4});
+  const model::Outline outline = model::outline_of_12_heads(4);
+  const cost::CostModel cost = testing::small_cost(outline, {.gpus_per_node = 4});
   std::vector<std::string> loads(16, "30, 40");
   const StepGraph graph =
-      build(testing::plan_from_text("16x<1,2,1>", loads, 32), model::parameter_table(shape), cost, 32);
+      build(testing::plan_from_text("16x<1,2,1>", loads, 32), model::parameter_table(outline), cost, 32);
   const auto size_of = [&](const std::vector<int>& ranks) {
     std::vector<TraceCounter> counters;
     const auto uses = memory_over_time(graph, cost, ranks);

@@ -8,6 +8,7 @@
 #include "graph/clock.h"
 #include "graph/memory.h"
 #include "graph/testing.h"
+#include "model/outline.h"
 
 namespace sluice::graph {
 namespace {
@@ -46,9 +47,9 @@ class Broken : public ::testing::Test {
   }
   static void forget(Node& node, int on) { std::erase(node.dependencies, on); }
 
-  const model::Shape shape_ = model::shape_of_12_heads(4);
-  const model::ParameterTable table_ = model::parameter_table(shape_);
-  const cost::CostModel cost_ = testing::small_cost(shape_, {.gpus_per_node = 4});
+  const model::Outline outline_ = model::outline_of_12_heads(4);
+  const model::ParameterTable table_ = model::parameter_table(outline_);
+  const cost::CostModel cost_ = testing::small_cost(outline_, {.gpus_per_node = 4});
   StepGraph graph_;
 };
 
@@ -250,7 +251,7 @@ TEST_F(Broken, PassBetweenAForwardAndItsBackward) {
 TEST_F(Broken, CreditExceeded) {
   int64_t device_bytes = 0;
   const auto tight = [&] {
-    return testing::small_cost(shape_, {.gpus_per_node = 4, .device_bytes = device_bytes});
+    return testing::small_cost(outline_, {.gpus_per_node = 4, .device_bytes = device_bytes});
   };
   while (cost::MemoryCost(tight(), {2, 2, 1}).credit_tokens(6) < 50)
     device_bytes += 1000;  // each micro-batch fits alone

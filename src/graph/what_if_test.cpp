@@ -6,6 +6,7 @@
 
 #include "graph/build.h"
 #include "graph/testing.h"
+#include "model/outline.h"
 #include "model/parameters.h"
 
 namespace sluice::graph {
@@ -13,9 +14,9 @@ namespace {
 
 // Two pipelines of one rank each, one with twice the work of the other.
 StepGraph two_ranks() {
-  const model::Shape shape = model::shape_of_12_heads(4);
+  const model::Outline outline = model::outline_of_12_heads(4);
   const strategy::StepPlan plan = testing::plan_from_text("2x<1,1,1>", {"600", "300"}, 2);
-  return build(plan, model::parameter_table(shape), testing::small_cost(shape), 2);
+  return build(plan, model::parameter_table(outline), testing::small_cost(outline), 2);
 }
 
 TEST(WhatIf, RanksAsPlannedTakeWhatWasPlanned) {

@@ -11,40 +11,36 @@ namespace {
 // Per sequence: the last stage sends the others the sampled token and its log-probability.
 constexpr int64_t kToldBytes = 16;
 
-bool is_cut(const model::Shape& shape, const strategy::Scheme& scheme, const cost::DecodeWork& pass) {
-  return model::splits_engine_step(pass.rows, scheme.cp, shape.recurrent.key_heads > 0);
+bool is_cut(const model::Model& model, const strategy::Scheme& scheme, const cost::DecodeWork& pass) {
+  return model::splits_engine_step(pass.rows, scheme.cp, model.has_states());
 }
 
-int64_t rows_of_lane(const model::Shape& shape, const strategy::Scheme& scheme,
+int64_t rows_of_lane(const model::Model& model, const strategy::Scheme& scheme,
                      const cost::DecodeWork& pass) {
-  return is_cut(shape, scheme, pass) ? cost::divide_up(pass.rows, scheme.cp) : pass.rows;
+  return is_cut(model, scheme, pass) ? cost::divide_up(pass.rows, scheme.cp) : pass.rows;
 }
 
-cost::DecodeWork of_lane(const model::Shape& shape, const strategy::Scheme& scheme, cost::DecodeWork pass) {
+cost::DecodeWork of_lane(const model::Model& model, const strategy::Scheme& scheme, cost::DecodeWork pass) {
   const auto divide = [&](cost::Wide& all) { all = (all + scheme.cp - 1) / scheme.cp; };
   for (cost::DecodeWork::AttentionWork* sight : {&pass.all, &pass.windowed}) {
     divide(sight->keys);
     divide(sight->chunk_keys);
     divide(sight->pairs);
   }
-  pass.rows = rows_of_lane(shape, scheme, pass);
+  pass.rows = rows_of_lane(model, scheme, pass);
   return pass;
 }
 
 // Time that lanes exchange rows for while the layer at `position` attends in such a pass.
 int64_t between_lanes_ns(const cost::CostModel& cost, const strategy::Scheme& scheme,
                          const cost::DecodeWork& pass, int level, int64_t position) {
-  const model::Shape& shape = cost.options().shape;
-  const model::AttendingHeads own =
-      model::attending_heads(shape, cost.program().kind_at(position), scheme.tp);
+  const model::Model& model = cost.options().model;
+  const model::AttendingHeads own = model::decoding_heads(model, cost.program().kind_at(position), scheme.tp);
   const int64_t element_bytes = cost.options().memory.element_bytes;
-  // With latent attention all queries share one narrow head, from which keys and values are computed.
-  const bool narrow = shape.latent.kv_rank > 0;
-  const int64_t width = narrow ? shape.latent.kv_rank + shape.latent.rotated : own.width;
-  const int64_t queries = own.counts.queries, keys = narrow ? 1 : own.counts.keys;
+  const int64_t width = own.width, queries = own.counts.queries, keys = own.counts.keys;
   const int64_t wide_bytes = std::max<int64_t>(4, element_bytes);
-  const bool cut = is_cut(shape, scheme, pass);
-  const int64_t others = rows_of_lane(shape, scheme, pass) * (scheme.cp - 1);
+  const bool cut = is_cut(model, scheme, pass);
+  const int64_t others = rows_of_lane(model, scheme, pass) * (scheme.cp - 1);
   const int64_t found = cost.exchange_ns(others * queries * (width + 1) * wide_bytes, level);
   const int64_t gathered =
       cut ? cost.exchange_ns(others * (queries + 2 * keys) * width * element_bytes, level) : 0;
@@ -68,7 +64,7 @@ cost::Wide EngineStepClock::of_stage(int stage, const cost::DecodeWork& pass) co
     const bool attends = work.scanned == 0 || work.attention > 0;
     between_ns += attends ? between_lanes_ns(cost_, scheme_, pass, level_, position) : 0;
   }
-  return cost_.decode_ns(scheme_, run, of_lane(cost_.options().shape, scheme_, pass)) +
+  return cost_.decode_ns(scheme_, run, of_lane(cost_.options().model, scheme_, pass)) +
          pass.engine_steps * between_ns;
 }
 

@@ -31,7 +31,7 @@ cost::CostModel with_wide_heads(const cost::CostModel& machine, const char* widt
   cost::CostModel::Options options = machine.options();
   const std::string own = R"({"sliding_window": 5, "attention_k_eq_v": true, "hidden_size_per_layer_input": 0,
       "num_global_key_value_heads": 8, "global_head_dim": )";
-  options.shape = model::family_shape(options.shape, "gemma4_text", (own + width + "}").c_str());
+  options.model = model::family_outline(options.model.outline(), "gemma4_text", (own + width + "}").c_str());
   for (auto& [tp, kinds] : options.kinds_by_tp) {
     if (kinds.size() == 3) kinds.insert(kinds.begin() + 1, kinds[1]);
   }

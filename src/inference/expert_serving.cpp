@@ -37,19 +37,19 @@ ParameterBytes bytes_of(const model::Program& program, const ExpertLayout& layou
   return bytes;
 }
 
-std::vector<int> tp_degrees(const model::Shape& shape, int most) {
+std::vector<int> tp_degrees(const model::Model& model, int most) {
   std::vector<int> degrees;
   for (int tp = 1; tp <= most; tp *= 2) {
-    if (model::tp_fault(shape, tp).empty()) degrees.push_back(tp);
+    if (model::tp_fault(model, tp).empty()) degrees.push_back(tp);
   }
   return degrees;
 }
 
 }  // namespace
 
-ExpertServer::ExpertServer(const model::Shape& shape, const ServingMachine& machine, const Demand& demand)
-    : shape_(shape), program_(shape), machine_(machine), demand_(demand) {
-  SLUICE_ASSERT(shape.experts.count > 0, "a model without experts");
+ExpertServer::ExpertServer(const model::Model& model, const ServingMachine& machine, const Demand& demand)
+    : model_(model), program_(model), machine_(machine), demand_(demand) {
+  SLUICE_ASSERT(model.experts().count > 0, "a model without experts");
 }
 
 // The time of a micro-batch's rows from all attention lanes, at the rank that sends or receives most.
@@ -59,10 +59,10 @@ int64_t ExpertServer::transfer_ns(const ExpertLayout& layout, int64_t rows) cons
   const strategy::LinkSpeed& link = machine_.rates.link(level);
   const int sharers = level == 0 ? 1 : machine_.topology.nic_ranks();
   const int64_t visited_ppm =
-      cost::dispatched_lanes_ppm(shape_.experts.count, shape_.experts.per_token, lanes);
+      cost::dispatched_lanes_ppm(model_.experts().count, model_.experts().per_token, lanes);
   int64_t copies = rows * visited_ppm / kMillion;  // arriving at one expert lane
   if (!layout.disaggregated) copies = copies * (lanes - 1) / lanes;
-  const int64_t row_bytes = shape_.hidden * machine_.element_bytes;
+  const int64_t row_bytes = model_.hidden() * machine_.element_bytes;
   const int64_t received = copies * row_bytes / layout.expert_tp;
   const int64_t sent = copies * lanes / layout.attention_lanes * row_bytes / layout.attention_tp;
   if (copies == 0) return 0;
@@ -71,10 +71,10 @@ int64_t ExpertServer::transfer_ns(const ExpertLayout& layout, int64_t rows) cons
 }
 
 LayerTimes ExpertServer::times_of(const model::Kind& kind, const ExpertLayout& layout, int64_t texts) const {
-  const cost::DecodeWork work = steady_work(demand_, texts, shape_.window);
+  const cost::DecodeWork work = steady_work(demand_, texts, model_.window());
   const bool experts = has_experts(kind);
   const auto cost_of = [&](cost::DecodeShare share, int tp, int lanes) {
-    return cost::analytic_decode(kind, shape_, machine_.rates, machine_.element_bytes, tp, share, lanes);
+    return cost::analytic_decode(kind, model_, machine_.rates, machine_.element_bytes, tp, share, lanes);
   };
   const cost::DecodeCost attention =
       cost_of(experts ? cost::DecodeShare::kBesideExperts : cost::DecodeShare::kAll, layout.attention_tp, 1);
@@ -104,10 +104,10 @@ ExpertServing ExpertServer::with_sequences(const ExpertLayout& layout, int64_t t
     const int64_t trip = times.attention_ns + times.experts_ns + 2 * times.transfer_ns;
     serving.engine_step_ns += std::max(m * std::max(times.attention_ns, times.experts_ns), trip);
   }
-  const cost::DecodeWork work = steady_work(demand_, texts, shape_.window);
+  const cost::DecodeWork work = steady_work(demand_, texts, model_.window());
   for (const int64_t end : {program_.embedding(), program_.head()}) {
     const cost::DecodeCost cost =
-        cost::analytic_decode(program_.kind_at(end), shape_, machine_.rates, machine_.element_bytes,
+        cost::analytic_decode(program_.kind_at(end), model_, machine_.rates, machine_.element_bytes,
                               layout.attention_tp, cost::DecodeShare::kAll);
     serving.ends_ns += cost::of_rows_ns(cost.by_rows, end == program_.head() ? work.sampled_rows : work.rows);
   }
@@ -134,9 +134,9 @@ ExpertServing ExpertServer::serve(const ExpertLayout& layout) const {
 
 std::vector<ExpertLayout> ExpertServer::expert_parallel_layouts(int world_size) const {
   std::vector<ExpertLayout> layouts;
-  for (const int tp : tp_degrees(shape_, machine_.topology.node_ranks())) {
+  for (const int tp : tp_degrees(model_, machine_.topology.node_ranks())) {
     for (int lanes = 2; tp * lanes <= world_size; lanes *= 2) {
-      if (world_size % (tp * lanes) != 0 || shape_.experts.count % lanes != 0) continue;
+      if (world_size % (tp * lanes) != 0 || model_.experts().count % lanes != 0) continue;
       layouts.push_back({.attention_tp = tp,
                          .attention_lanes = lanes,
                          .expert_tp = tp,
@@ -150,13 +150,13 @@ std::vector<ExpertLayout> ExpertServer::expert_parallel_layouts(int world_size) 
 std::vector<ExpertLayout> ExpertServer::disaggregated_layouts(int world_size) const {
   constexpr int kMostMicroBatches = 4;
   std::vector<ExpertLayout> layouts;
-  const std::vector<int> degrees = tp_degrees(shape_, machine_.topology.node_ranks());
+  const std::vector<int> degrees = tp_degrees(model_, machine_.topology.node_ranks());
   for (int groups = 1; groups <= world_size; groups *= 2) {
     if (world_size % groups != 0) break;
     const int ranks = world_size / groups;
     for (const int expert_tp : degrees) {
-      for (int lanes = 1; lanes <= shape_.experts.count && lanes * expert_tp < ranks; ++lanes) {
-        if (shape_.experts.count % lanes != 0) continue;
+      for (int lanes = 1; lanes <= model_.experts().count && lanes * expert_tp < ranks; ++lanes) {
+        if (model_.experts().count % lanes != 0) continue;
         for (const int attention_tp : degrees) {
           const int left = ranks - lanes * expert_tp;
           if (left % attention_tp != 0) continue;

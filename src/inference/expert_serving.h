@@ -65,7 +65,7 @@ struct ExpertServing {
 class ExpertServer {
  public:
   // REQUIRES: a model with experts.
-  ExpertServer(const model::Shape& shape, const ServingMachine& machine, const Demand& demand);
+  ExpertServer(const model::Model& model, const ServingMachine& machine, const Demand& demand);
 
   // Serves the most sequences that meet TPOT and memory. `engine_step_ns` assumes that each layer keeps
   // the slower ranks busy or waits for its round trip, whichever is longer (exact: graph/ping_pong.h).
@@ -83,7 +83,7 @@ class ExpertServer {
   LayerTimes times_of(const model::Kind& kind, const ExpertLayout& layout, int64_t texts) const;
   int64_t transfer_ns(const ExpertLayout& layout, int64_t rows) const;
 
-  model::Shape shape_;
+  model::Model model_;
   model::Program program_;
   ServingMachine machine_;
   Demand demand_;

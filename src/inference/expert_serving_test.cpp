@@ -2,20 +2,22 @@
 
 #include <gtest/gtest.h>
 
+#include "model/outline.h"
+
 namespace sluice::inference {
 namespace {
 
 // Thirty-two layers of sixteen experts, two a token: 26B parameters on devices of 40 GB.
-model::Shape shape_of() {
-  model::Shape shape{.layers = 32,
-                     .hidden = 4096,
-                     .heads = 32,
-                     .kv_heads = 8,
-                     .head_dim = 128,
-                     .ffn_hidden = 0,
-                     .vocab = 32'000};
-  shape.experts = {.count = 16, .per_token = 2, .hidden = 4096};
-  return shape;
+model::Outline shape_of() {
+  model::Outline outline{.layers = 32,
+                         .hidden = 4096,
+                         .heads = 32,
+                         .kv_heads = 8,
+                         .head_dim = 128,
+                         .ffn_hidden = 0,
+                         .vocab = 32'000};
+  outline.experts = {.count = 16, .per_token = 2, .hidden = 4096};
+  return outline;
 }
 
 ServingMachine machine() {
@@ -80,13 +82,13 @@ TEST(ExpertServer, BestApartIsNearBalance) {
 }
 
 TEST(ExpertServer, CountsAllParametersOnce) {
-  const model::Shape shape = shape_of();
-  const ExpertServer server(shape, machine(), kDemand);
+  const model::Outline outline = shape_of();
+  const ExpertServer server(outline, machine(), kDemand);
   const ExpertLayout layout{
       .disaggregated = true, .attention_tp = 1, .attention_lanes = 1, .expert_lanes = 16};
   const ExpertServing serving = server.with_sequences(layout, 1);
   int64_t experts = 0;
-  const model::Program program(shape);
+  const model::Program program(outline);
   for (int64_t position = 0; position < program.size(); ++position) {
     for (const model::Parameter& parameter : program.kind_at(position).parameters())
       experts += parameter.experts > 0 ? 2 * parameter.size() : 0;

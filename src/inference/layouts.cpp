@@ -32,10 +32,11 @@ std::vector<RequestLengths> dealt(std::span<const RequestLengths> load, int pipe
 
 std::string lanes_fault(const strategy::Scheme& scheme) {
   if (scheme.fsdp == 1 || scheme.ep > 1) return "";
-  return base::text(to_text(scheme), " has ", scheme.cp,
-                    " lanes, which share parameters: generation needs lanes that each have all parameters, as <",
-                    scheme.tp, ",", scheme.pp, ",", scheme.cp, "> does, or that divide experts alone, as <",
-                    scheme.tp, ",", scheme.pp, ",", scheme.cp, ",", scheme.cp, ",", scheme.cp, "> does");
+  return base::text(
+      to_text(scheme), " has ", scheme.cp,
+      " lanes, which share parameters: generation needs lanes that each have all parameters, as <", scheme.tp,
+      ",", scheme.pp, ",", scheme.cp, "> does, or that divide experts alone, as <", scheme.tp, ",", scheme.pp,
+      ",", scheme.cp, ",", scheme.cp, ",", scheme.cp, "> does");
 }
 
 int64_t parameter_bytes(const cost::CostModel& cost, const strategy::Scheme& scheme) {
@@ -77,12 +78,12 @@ namespace {
 // Adds schemes whose lanes divide the experts, for models that no TP degree or stages can hold.
 void add_divided_experts(const cost::CostModel& cost, int world_size, int64_t room_bytes,
                          std::vector<strategy::Scheme>& schemes) {
-  const model::Shape& shape = cost.options().shape;
+  const model::Model& model = cost.options().model;
   for (int tp = 1; tp <= world_size && world_size % tp == 0; tp *= 2) {
-    if (!model::tp_fault(shape, tp).empty()) break;
+    if (!model::tp_fault(model, tp).empty()) break;
     for (int lanes = 2; tp * lanes <= world_size && world_size % (tp * lanes) == 0; lanes *= 2) {
       const strategy::Scheme scheme{.tp = tp, .cp = lanes, .fsdp = lanes, .ep = lanes};
-      const bool divides = shape.experts.count > 0 && model::experts_fault(shape, lanes).empty();
+      const bool divides = model.experts().count > 0 && model::experts_fault(model, lanes).empty();
       if (divides && parameter_bytes(cost, scheme) < room_bytes) schemes.push_back(scheme);
     }
   }
@@ -92,14 +93,14 @@ void add_divided_experts(const cost::CostModel& cost, int world_size, int64_t ro
 
 std::vector<strategy::Scheme> generation_schemes(const cost::CostModel& cost, int world_size,
                                                  int64_t room_bytes) {
-  const model::Shape& shape = cost.options().shape;
+  const model::Model& model = cost.options().model;
   const int node_ranks = cost.options().topology.node_ranks();
   std::vector<strategy::Scheme> schemes;
   strategy::Scheme least;
   for (int tp = 1; tp <= node_ranks && world_size % tp == 0; tp *= 2) {
-    if (!model::tp_fault(shape, tp).empty()) break;
+    if (!model::tp_fault(model, tp).empty()) break;
     for (int pp = 1; world_size % (tp * pp) == 0; pp *= 2) {
-      if (!model::pp_fault(shape, pp).empty()) break;
+      if (!model::pp_fault(model, pp).empty()) break;
       const strategy::Scheme scheme{.tp = tp, .pp = pp};
       const int64_t bytes = parameter_bytes(cost, scheme);
       if (bytes < room_bytes) schemes.push_back(scheme);
@@ -154,7 +155,8 @@ std::vector<GenerationLayout> generation_layouts(const cost::CostModel& cost,
                                                  int most_pipelines) {
   std::vector<GenerationLayout> layouts;
   for (const strategy::Scheme& scheme : schemes) {
-    if (!cost.decodes(scheme) || (scheme.cp > 1 && scheme.ep == 1 && longest_of(load) < kLongSequenceTokens)) continue;
+    if (!cost.decodes(scheme) || (scheme.cp > 1 && scheme.ep == 1 && longest_of(load) < kLongSequenceTokens))
+      continue;
     const int64_t held = scheduler_options(cut_of(cost, scheme), room, 1, longest_of(load)).kv_blocks;
     if (held < kv_blocks_for(longest_of(load) - 1)) continue;
     layouts.push_back(simulate_generation(cost, scheme, load, room, world_size, most_pipelines));

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "inference/serving.h"
 #include "inference/testing.h"
+#include "model/outline.h"
 
 namespace sluice::inference {
 namespace {
@@ -33,11 +34,11 @@ TEST(SayingSchemes, HoldTheModelAndDivideTheRanks) {
 
 // One layer, of which TP reaches two ranks: nothing but lanes gets the experts onto more.
 TEST(SayingSchemes, DivideExpertsWhereNothingElseHoldsTheModel) {
-  model::Shape shape = served_shape();
-  shape.layers = 1;
-  shape.heads = shape.kv_heads = 2;
-  shape.experts = {.count = 64, .per_token = 2, .hidden = 1024, .normalised = true};
-  const cost::CostModel cost = test_machine(int64_t{8} << 30, shape);
+  model::Outline outline = served_outline();
+  outline.layers = 1;
+  outline.heads = outline.kv_heads = 2;
+  outline.experts = {.count = 64, .per_token = 2, .hidden = 1024, .normalised = true};
+  const cost::CostModel cost = test_machine(int64_t{8} << 30, outline);
   const int64_t whole = parameter_bytes(cost, {}), half = parameter_bytes(cost, {.tp = 2});
   EXPECT_LT(parameter_bytes(cost, {.cp = 8, .fsdp = 8, .ep = 8}), half);
   for (const strategy::Scheme& scheme : generation_schemes(cost, 8, whole + 1))

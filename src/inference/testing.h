@@ -8,11 +8,12 @@
 #include "cost/analytic.h"
 #include "cost/cost_model.h"
 #include "inference/scheduler.h"
+#include "model/outline.h"
 
 namespace sluice::inference {
 
 // Twelve layers of hidden size 2,048: 1.2 GB in 16 bits.
-inline model::Shape served_shape() {
+inline model::Outline served_outline() {
   return {.layers = 12,
           .hidden = 2048,
           .heads = 16,
@@ -24,7 +25,7 @@ inline model::Shape served_shape() {
 
 // Devices of 8 GB that read 2,000 bytes per nanosecond.
 inline cost::CostModel test_machine(int64_t device_bytes = int64_t{8} << 30,
-                                    const model::Shape& shape = served_shape()) {
+                                    const model::Outline& outline = served_outline()) {
   const cost::Rates rates{.product_flops_per_ns = 300e3,
                           .attention_forward_flops_per_ns = 200e3,
                           .attention_backward_flops_per_ns = 150e3,
@@ -36,10 +37,10 @@ inline cost::CostModel test_machine(int64_t device_bytes = int64_t{8} << 30,
                           .inter_node = {.bytes_per_ns = 20, .latency_ns = 10e3}};
   std::vector<int> degrees;
   for (const int tp : {1, 2, 4, 8}) {
-    if (model::tp_fault(shape, tp).empty()) degrees.push_back(tp);
+    if (model::tp_fault(outline, tp).empty()) degrees.push_back(tp);
   }
   return cost::CostModel(
-      cost::analytic_options(shape, rates, {.device_bytes = device_bytes, .element_bytes = 2}, degrees, 8));
+      cost::analytic_options(outline, rates, {.device_bytes = device_bytes, .element_bytes = 2}, degrees, 8));
 }
 
 // Calls turn(scheduled tokens by stage) until nothing is in flight. `turn` appends the tokens that the last

@@ -35,7 +35,9 @@ void exchange(LaneChannel& channel, const CacheOfLanes& lanes, const at::Device&
   channel.exchange(parcels).wait(device);
 }
 
-at::Tensor slice_rows(const at::Tensor& x, base::Interval rows) { return x.narrow(0, rows.begin, rows.size()); }
+at::Tensor slice_rows(const at::Tensor& x, base::Interval rows) {
+  return x.narrow(0, rows.begin, rows.size());
+}
 
 base::Interval rows_of(const CacheOfLanes& lanes, int lane) { return lanes.rows[static_cast<size_t>(lane)]; }
 
@@ -55,12 +57,12 @@ at::Tensor gathered(LaneChannel& channel, const CacheOfLanes& lanes, const ops::
 
 // Attention of the step's queries to this lane's part of the cache. Rows that see nothing have a log-sum-exp
 // of −inf.
-at::Tensor seen_here(const CachedRows& rows, const ops::AttentionInput& on_cache) {
+at::Tensor seen_here(const RowLayout& layout, const ops::AttentionInput& on_cache) {
   const ops::AttentionResult seen = ops::nothing_seen(on_cache.q_TND);
   ops::AttentionInput within = on_cache;
   if (on_cache.window == 0) within.window = kFar;
-  ops::attend_blocks(on_cache, on_cache.window > 0 ? rows.before_in_window : rows.before, seen);
-  ops::attend_blocks(within, rows.lanes.within, seen);
+  ops::attend_blocks(on_cache, layout.cached_through(on_cache.window), seen);
+  ops::attend_blocks(within, layout.cached.lanes.within, seen);
   return at::cat({seen.out_TND, seen.lse_NT.t().unsqueeze(2)}, 2);
 }
 
@@ -81,7 +83,7 @@ ops::AttentionResult attend_over_lanes(LaneChannel& channel, const RowLayout& la
   on_cache.q_TND = all_RJD.narrow(1, 0, queries);
   on_cache.k_TKD = k_CKD;
   on_cache.v_TKD = v_CKD;
-  const at::Tensor seen_RNE = seen_here(layout.cached, on_cache);
+  const at::Tensor seen_RNE = seen_here(layout, on_cache);
   const base::Interval own = lanes.own_rows();
   const auto count = static_cast<int64_t>(lanes.members.size());
   const at::Tensor seen_LTNE = at::empty({count, own.size(), queries, seen_RNE.size(2)}, seen_RNE.options());

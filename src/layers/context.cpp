@@ -58,22 +58,22 @@ void ExpertLoad::add(int64_t layer, double busiest, std::span<const int64_t> vis
   coactivations[at] = coactivations[at].defined() ? coactivations[at] + pairs_EE : pairs_EE;
 }
 
-LayerContext layer_context(const model::Shape& shape, const TensorParallel& parallel, int64_t positions,
+LayerContext layer_context(const model::Model& model, const TensorParallel& parallel, int64_t positions,
                            const at::TensorOptions& like) {
-  const std::string fault = model::tp_fault(shape, parallel.tp);
+  const std::string fault = model::tp_fault(model, parallel.tp);
   if (!fault.empty()) throw base::InputError(base::text("[layers] ", fault));
-  if (shape.positions > 0 && positions > shape.positions) {
+  if (model.positions() > 0 && positions > model.positions()) {
     throw base::InputError(base::text("sequences have up to ", positions, " tokens, but the model has ",
-                                      shape.positions, " trained positions: lower the context length"));
+                                      model.positions(), " trained positions: lower the context length"));
   }
   const auto tables = std::make_shared<RotaryTables>();
-  for (const auto& [rope, width] : ropes_of(model::Program(shape))) {
+  for (const auto& [rope, width] : ropes_of(model::Program(model))) {
     if (tables->find(rope, width) != nullptr) continue;
     const model::RopeTable table = model::rope_table(rope, width, positions);
     tables->add(rope, width,
                 ops::rotary_table(table.inverse_frequencies, table.attention_scale, positions, like));
   }
-  return {.shape = shape,
+  return {.model = model,
           .parallel = parallel,
           .rotary = tables,
           .logits_chunk_bytes = default_logits_chunk_bytes(like.device())};

@@ -16,8 +16,9 @@
 #include "layers/loss.h"
 #include "layers/product.h"
 #include "layers/tensor_parallel.h"
+#include "model/model.h"
 #include "model/parameters.h"
-#include "model/shape.h"
+#include "model/rope.h"
 #include "ops/rotary.h"
 
 namespace sluice::layers {
@@ -84,7 +85,7 @@ using Corrections = std::vector<at::Tensor>;
 
 // Immutable and cheap to copy.
 struct LayerContext {
-  model::Shape shape;  // layers read their own values (model/layer.h)
+  model::Model model;  // layers read their own values (model/layer.h)
   TensorParallel parallel;
   LaneChannel* lanes = nullptr;  // borrowed; null: no micro-batch spans several lanes
   ExpertLanes experts;           // this lane's place in its expert group
@@ -99,7 +100,7 @@ struct LayerContext {
   std::shared_ptr<const NumberLoss> number_loss = {};  // training loss of heads of numbers; null: none
   std::optional<Distillation> distillation = {};       // replaces `loss` in training; none: no teacher
   bool keeps_head_rows = false;    // evaluation leaves Flow::head_rows in place of the losses
-  double moe_aux_loss_coeff = 0;         // factor of the expert-balancing loss (balance.h); 0: none
+  double moe_aux_loss_coeff = 0;   // factor of the expert-balancing loss (balance.h); 0: none
   int64_t logits_chunk_bytes = 0;  // bounds the logits of the head's row chunks; see head.h
 
   // How many sums training reports beside its loss.
@@ -126,7 +127,7 @@ struct LayerContext {
 
 // `like` gives device and compute type; `positions` is the context length. Throws base::InputError with
 // model::tp_fault's text when tp cannot cut the shape.
-LayerContext layer_context(const model::Shape& shape, const TensorParallel& parallel, int64_t positions,
+LayerContext layer_context(const model::Model& model, const TensorParallel& parallel, int64_t positions,
                            const at::TensorOptions& like);
 
 // Default of LayerContext::logits_chunk_bytes.

@@ -1,5 +1,5 @@
-// A head under a teacher beside the same written out and differentiated by autograd: the divergence over the rows of
-// the vocabulary that both models have, mixed with the targets' own loss.
+// A head under a teacher beside the same written out and differentiated by autograd: the divergence over the
+// rows of the vocabulary that both models have, mixed with the targets' own loss.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -9,7 +9,7 @@
 #include "layers/head.h"
 #include "model/layer.h"
 #include "model/layer_of.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 
 namespace sluice::layers {
 namespace {
@@ -21,7 +21,8 @@ struct Written {
   at::Tensor loss, dx, doutput;
 };
 
-at::Tensor divergence_of(const Distillation& distillation, const at::Tensor& logits, const at::Tensor& teacher) {
+at::Tensor divergence_of(const Distillation& distillation, const at::Tensor& logits,
+                         const at::Tensor& teacher) {
   const at::Tensor log_q = at::log_softmax(logits / distillation.temperature, 1);
   const at::Tensor log_p = at::log_softmax(teacher / distillation.temperature, 1);
   const at::Tensor p = log_p.exp(), q = log_q.exp();
@@ -34,11 +35,12 @@ class DistilledHead : public testing::TestWithParam<Distillation> {
   void SetUp() override {
     at::manual_seed(6);
     const auto random = [](at::IntArrayRef sizes) { return at::randn(sizes, at::dtype(at::kDouble)); };
-    x_ = random({kDistilledRows, shape_.hidden}).requires_grad_();
-    norm_ = random({shape_.hidden}).requires_grad_();
-    output_ = random({shape_.vocab, shape_.hidden}).requires_grad_();
-    teacher_ = {random({kDistilledRows, kTeacherHidden}) / 4, random({shape_.vocab, kTeacherHidden}), 0};
-    for (int64_t row = 0; row < kDistilledRows; ++row) targets_.push_back(row % 5 == 0 ? -1 : row * 7 % shape_.vocab);
+    x_ = random({kDistilledRows, outline_.hidden}).requires_grad_();
+    norm_ = random({outline_.hidden}).requires_grad_();
+    output_ = random({outline_.vocab, outline_.hidden}).requires_grad_();
+    teacher_ = {random({kDistilledRows, kTeacherHidden}) / 4, random({outline_.vocab, kTeacherHidden}), 0};
+    for (int64_t row = 0; row < kDistilledRows; ++row)
+      targets_.push_back(row % 5 == 0 ? -1 : row * 7 % outline_.vocab);
   }
 
   Written written_out() const {
@@ -46,18 +48,19 @@ class DistilledHead : public testing::TestWithParam<Distillation> {
     const at::Tensor place = at::tensor(rows_with_targets(), at::kLong);
     const at::Tensor rows = x_.index_select(0, place);
     const at::Tensor y =
-        rows * (rows.square().mean(1, /*keepdim=*/true) + shape_.norm_eps).rsqrt() * norm_ / kDivisor;
+        rows * (rows.square().mean(1, /*keepdim=*/true) + outline_.norm_eps).rsqrt() * norm_ / kDivisor;
     const at::Tensor logits = at::matmul(y, output_.t());
     const at::Tensor taught = at::matmul(teacher_.row_MH.index_select(0, place), teacher_.output_VH.t());
-    const int64_t common = distillation.entries == 0 ? shape_.vocab : distillation.entries;
+    const int64_t common = distillation.entries == 0 ? outline_.vocab : distillation.entries;
     std::vector<int64_t> next;
     for (const int64_t target : targets_) {
       if (target >= 0) next.push_back(target);
     }
-    const at::Tensor own = at::cross_entropy_loss(logits, at::tensor(next, at::kLong), {}, at::Reduction::Sum);
-    const at::Tensor loss =
-        distillation.alpha * divergence_of(distillation, logits.narrow(1, 0, common), taught.narrow(1, 0, common)) +
-        (1 - distillation.alpha) * own;
+    const at::Tensor own =
+        at::cross_entropy_loss(logits, at::tensor(next, at::kLong), {}, at::Reduction::Sum);
+    const at::Tensor loss = distillation.alpha * divergence_of(distillation, logits.narrow(1, 0, common),
+                                                               taught.narrow(1, 0, common)) +
+                            (1 - distillation.alpha) * own;
     const auto gradients = torch::autograd::grad({loss}, {x_, output_});
     return {loss.detach(), gradients[0], gradients[1]};
   }
@@ -70,7 +73,7 @@ class DistilledHead : public testing::TestWithParam<Distillation> {
     return rows;
   }
 
-  const model::Shape shape_ = model::shape_of_odd_sizes();
+  const model::Outline outline_ = model::outline_of_odd_sizes();
   at::Tensor x_, norm_, output_;
   HeadRows teacher_;
   std::vector<int64_t> targets_;
@@ -78,13 +81,15 @@ class DistilledHead : public testing::TestWithParam<Distillation> {
 
 TEST_P(DistilledHead, LossAndGradientsAreAutograds) {
   const Written expected = written_out();
-  const model::Head head = model::head_of(shape_);
-  LayerContext context = layer_context(shape_, {}, 16, at::dtype(at::kDouble));
+  const model::Head head = model::head_of(outline_);
+  LayerContext context = layer_context(outline_, {}, 16, at::dtype(at::kDouble));
   context.distillation = GetParam();
   context.temperature = kDivisor;
   context.logits_chunk_bytes = 1;  // as few rows as a chunk may have
-  const HeadParameters weights{
-      .kind = &head, .final_norm_H = norm_.detach(), .output_VH = output_.detach(), .vocabulary = {0, shape_.vocab}};
+  const HeadParameters weights{.kind = &head,
+                               .final_norm_H = norm_.detach(),
+                               .output_VH = output_.detach(),
+                               .vocabulary = {0, outline_.vocab}};
   const HeadParameters gradients{
       .kind = &head, .final_norm_H = at::zeros_like(norm_), .output_VH = at::zeros_like(output_)};
   Targets own = targets(targets_, {}, at::kCPU);
@@ -95,12 +100,11 @@ TEST_P(DistilledHead, LossAndGradientsAreAutograds) {
   EXPECT_LT((gradients.output_VH - expected.doutput).abs().max().item<double>(), 1e-11);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Of, DistilledHead,
-    testing::Values(Distillation{}, Distillation{.temperature = 2, .alpha = 0.3},
-                    Distillation{.divergence = Divergence::kReverseKl, .alpha = 0.0},
-                    Distillation{.divergence = Divergence::kReverseKl, .entries = 50},
-                    Distillation{.temperature = 0.5, .alpha = 0.75, .entries = 7}));
+INSTANTIATE_TEST_SUITE_P(Of, DistilledHead,
+                         testing::Values(Distillation{}, Distillation{.temperature = 2, .alpha = 0.3},
+                                         Distillation{.divergence = Divergence::kReverseKl, .alpha = 0.0},
+                                         Distillation{.divergence = Divergence::kReverseKl, .entries = 50},
+                                         Distillation{.temperature = 0.5, .alpha = 0.75, .entries = 7}));
 
 }  // namespace
 }  // namespace sluice::layers

@@ -77,7 +77,7 @@ void attend_more(const ops::AttentionInput& input, std::span<const ops::Attentio
 }
 
 const AttendedRows& rows_of(const RowLayout& layout, const ops::AttentionInput& input) {
-  return input.window > 0 ? layout.windowed : layout.attended;
+  return layout.attended_through(input.window);
 }
 
 // Writes the rows' keys and values to the cache and attends to cached ones before them, too.
@@ -91,7 +91,7 @@ ops::AttentionResult attend_cached(const RowLayout& layout, const ops::Attention
   ops::AttentionInput on_cache = input;
   on_cache.k_TKD = k_RKD;
   on_cache.v_TKD = v_RKD;
-  attend_more(on_cache, input.window > 0 ? rows.before_in_window : rows.before, result);
+  attend_more(on_cache, layout.cached_through(input.window), result);
   return result;
 }
 

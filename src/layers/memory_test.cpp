@@ -6,6 +6,7 @@
 
 #include "layers/make_operation.h"
 #include "layers/operation.h"
+#include "model/outline.h"
 #include "model/parameters.h"
 #include "ops/tensor_memory.h"
 
@@ -18,11 +19,11 @@ constexpr int64_t kRows = 1024;
 class OneLayer {
  public:
   // `pushed`: rows are almost equal, so that they choose the same experts.
-  explicit OneLayer(const model::Shape& shape, bool pushed = false,
+  explicit OneLayer(const model::Outline& outline, bool pushed = false,
                     const std::vector<PieceSpan>& pieces = {{kRows / 4}, {3 * kRows / 4}})
       : pushed_(pushed),
-        table_(model::parameter_table(shape)),
-        context_(layer_context(shape, {}, kRows, at::dtype(at::kFloat))) {
+        table_(model::parameter_table(outline)),
+        context_(layer_context(outline, {}, kRows, at::dtype(at::kFloat))) {
     for (const model::Bucket& bucket : table_.buckets) {
       weights_.push_back(at::randn({bucket.size}));
       sums_.push_back(at::zeros({bucket.size}));
@@ -31,12 +32,12 @@ class OneLayer {
       return [&flats](int bucket) { return flats[static_cast<size_t>(bucket)]; };
     };
     operation_ = make_operation(context_, table_, 1, of(weights_), of(sums_));
-    flow_.layout = row_layout(pieces, 1, at::kCPU, reach_of(shape));
+    flow_.layout = row_layout(pieces, 1, at::kCPU, reach_of(outline));
   }
 
   at::Tensor row() const {
-    const at::Tensor each = at::randn({kRows, context_.shape.hidden});
-    return pushed_ ? each.mul(1e-3).add_(at::randn({1, context_.shape.hidden})) : each;
+    const at::Tensor each = at::randn({kRows, context_.model.hidden()});
+    return pushed_ ? each.mul(1e-3).add_(at::randn({1, context_.model.hidden()})) : each;
   }
 
   at::Tensor forward(const at::Tensor& x, StatePtr& saved) {
@@ -69,7 +70,7 @@ double bytes_a_row(Work work) {
   return static_cast<double>(ops::peak_tensor_bytes(at::kCPU) - before) / kRows;
 }
 
-model::Shape shape_of(int64_t hidden, int64_t kv_heads, int64_t ffn) {
+model::Outline shape_of(int64_t hidden, int64_t kv_heads, int64_t ffn) {
   return {.layers = 1,
           .hidden = hidden,
           .heads = 4,
@@ -81,7 +82,7 @@ model::Shape shape_of(int64_t hidden, int64_t kv_heads, int64_t ffn) {
 
 // Elements per row: SwiGLU's output F, and backward's memory beside the forward's saved tensors.
 struct Counted {
-  model::Shape shape;
+  model::Outline model;
   double forward;
   double backward;
 };
@@ -91,10 +92,10 @@ TEST(Memory, LayersHaveAtWorkWhatTheFormulasSay) {
   for (const Counted& c :
        {Counted{shape_of(128, 2, 344), 344, 344 + 3 * 128}, Counted{shape_of(64, 1, 400), 400, 2 * 400},
         Counted{shape_of(128, 4, 128), 128, 128 + 3 * 128}}) {
-    OneLayer layer(c.shape);
+    OneLayer layer(c.model);
     const at::Tensor x = layer.row(), dy = layer.row();
     const double tolerance = 0.01 * 4.0 * c.backward;
-    const model::TokenBytes counted = model::Program(c.shape).kind_at(1).bytes({1}, 4);
+    const model::TokenBytes counted = model::Program(c.model).kind_at(1).bytes({1}, 4);
     const auto kept = static_cast<double>(counted.saved);
     StatePtr saved;
     // Its output comes on top.
@@ -114,11 +115,11 @@ TEST(Memory, LayersHaveAtWorkWhatTheFormulasSay) {
 // at once.
 TEST(Memory, ExpertsHaveAtWorkNoMoreThanCountedWhateverTheRouting) {
   ops::count_host_tensors();
-  model::Shape shape = shape_of(128, 2, 256);
-  shape.experts = {.count = 8, .per_token = 2, .hidden = 192, .shared_hidden = 96, .shared_gate = true};
+  model::Outline outline = shape_of(128, 2, 256);
+  outline.experts = {.count = 8, .per_token = 2, .hidden = 192, .shared_hidden = 96, .shared_gate = true};
   for (const bool pushed : {false, true}) {
-    OneLayer layer(shape, pushed);
-    const model::TokenBytes counted = model::Program(shape).kind_at(1).bytes({1}, 4);
+    OneLayer layer(outline, pushed);
+    const model::TokenBytes counted = model::Program(outline).kind_at(1).bytes({1}, 4);
     const at::Tensor x = layer.row(), dy = layer.row();
     StatePtr saved;
     const double output = 4.0 * 128;
@@ -161,11 +162,11 @@ TEST(Memory, RecurrentLayersHaveAtWorkNoMoreThanCounted) {
        {recurrent_of(kGatedDelta, 2, 32, 48), recurrent_of(kGatedDelta, 4, 96, 96),
         recurrent_of(kMamba2, 1, 64, 32), recurrent_of(kMamba2, 4, 16, 80), recurrent_of(kGla, 4, 32, 48),
         recurrent_of(kGla, 4, 80, 64), recurrent_of(kKda, 4, 32, 48), recurrent_of(kKda, 4, 80, 64)}) {
-    model::Shape shape = shape_of(128, 2, recurrent.recurrence == kMamba2 ? 0 : 256);
-    shape.recurrent = recurrent;
-    shape.block_types = {{.recurrent = true}};
-    OneLayer layer(shape);
-    const model::TokenBytes counted = model::Program(shape).kind_at(1).bytes({1}, 4);
+    model::Outline outline = shape_of(128, 2, recurrent.recurrence == kMamba2 ? 0 : 256);
+    outline.recurrent = recurrent;
+    outline.block_types = {{.recurrent = true}};
+    OneLayer layer(outline);
+    const model::TokenBytes counted = model::Program(outline).kind_at(1).bytes({1}, 4);
     const at::Tensor x = layer.row(), dy = layer.row();
     StatePtr saved;
     const double output = 4.0 * 128;
@@ -183,7 +184,7 @@ TEST(Memory, RecurrentLayersHaveAtWorkNoMoreThanCounted) {
     EXPECT_LE(bytes_a_row([&] { return layer.backward(std::move(saved), dy); }),
               static_cast<double>(counted.recomputed + counted.backward) + output);
     // Sequences shorter than chunks have many states, so heads run one after the other.
-    OneLayer of_short(shape, false, std::vector<PieceSpan>(kRows / 16, PieceSpan{16}));
+    OneLayer of_short(outline, false, std::vector<PieceSpan>(kRows / 16, PieceSpan{16}));
     EXPECT_LE(bytes_a_row([&] { return of_short.forward(x, saved); }),
               static_cast<double>(counted.saved + counted.forward));
     EXPECT_LE(bytes_a_row([&] { return of_short.backward(std::move(saved), dy); }),

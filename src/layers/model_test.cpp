@@ -19,8 +19,9 @@
 #include "layers/test_twin.h"
 #include "layers/test_variations.h"
 #include "model/layer_of.h"
+#include "model/outline.h"
 #include "model/parameters.h"
-#include "model/tuning.h"
+#include "model/test_tuning.h"
 #include "ops/device.h"
 
 #ifdef SLUICE_CUDA
@@ -90,10 +91,10 @@ model::TokenBytes bytes_at(const Case& c, const model::Program& program, size_t 
 void expect_deferred_bytes(const Case& c, int64_t actual, const model::TokenBytes& counted, int64_t rows,
                            int tp) {
   // A convolution's gradients do not depend on the number of rows.
-  const int64_t convolutions = c.shape.recurrent.qkv_width() * c.shape.recurrent.convolution * 8;
+  const int64_t convolutions = c.model.recurrent.qkv_width() * c.model.recurrent.convolution * 8;
   const int64_t most = (counted.saved + counted.deferred) * rows;
   EXPECT_LE(actual, most + convolutions);
-  if (tp == 1 && convolutions == 0 && counted.deferred > 0 && !model::is_tuned(c.shape)) {
+  if (tp == 1 && convolutions == 0 && counted.deferred > 0 && !model::is_tuned(c.model)) {
     EXPECT_EQ(actual, most);
   }
 }
@@ -123,7 +124,7 @@ std::vector<StatePtr> forward_layers(const Case& c, const std::vector<std::uniqu
 
 // One rank's micro-batch: all layers forward, head, all layers backward.
 Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, Weights weights) {
-  const model::ParameterTable table = model::parameter_table(c.shape);
+  const model::ParameterTable table = model::parameter_table(c.model);
   const int tp = parallel.tp, t = parallel.t;
   std::vector<at::Tensor> flats, sums;
   const at::ScalarType wide = c.dtype == at::kDouble ? at::kDouble : at::kFloat;
@@ -131,13 +132,13 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
     flats.push_back(cut(table.buckets[i], data.flats[i], tp, t).to(c.device));
     sums.push_back(at::zeros_like(flats.back(), at::dtype(wide)));
   }
-  LayerContext context = layer_context(c.shape, parallel, 64, at::dtype(c.dtype).device(c.device));
+  LayerContext context = layer_context(c.model, parallel, 64, at::dtype(c.dtype).device(c.device));
   if (c.logits_chunk_bytes > 0) context.logits_chunk_bytes = c.logits_chunk_bytes;
   context.loss = with_z_loss(c.z_loss);
   context.moe_aux_loss_coeff = c.moe_aux_loss_coeff;
   std::vector<PieceSpan> pieces;
   for (const int64_t length : c.lengths) pieces.push_back({length});
-  const RowLayout layout = row_layout(pieces, tp, c.device, reach_of(c.shape));
+  const RowLayout layout = row_layout(pieces, tp, c.device, reach_of(c.model));
   const at::Tensor ids = row_values(data.ids, layout, c.device);
   std::vector<int64_t> row_targets = data.targets;
   row_targets.resize(static_cast<size_t>(layout.rows), -1);
@@ -197,7 +198,7 @@ std::vector<Rank> run_ranks(const Case& c, const Data& data, int tp, Weights wei
 
 Outcome run_layers(const Case& c, const Data& data, int tp, Weights weights = Weights::kFused) {
   const std::vector<Rank> ranks = run_ranks(c, data, tp, weights);
-  const model::ParameterTable table = model::parameter_table(c.shape);
+  const model::ParameterTable table = model::parameter_table(c.model);
   Outcome outcome{ranks.front().loss_sum};
   for (size_t i = 0; i < table.buckets.size(); ++i) {
     outcome.gradients.push_back(at::zeros({table.buckets[i].size}, ranks.front().accumulators[i].options()));
@@ -213,7 +214,7 @@ Outcome run_layers(const Case& c, const Data& data, int tp, Weights weights = We
 
 void expect_equal(const Case& c, const Outcome& actual, const Outcome& expected, double tolerance) {
   EXPECT_NEAR(actual.loss_sum, expected.loss_sum, tolerance * std::abs(expected.loss_sum));
-  const model::ParameterTable table = model::parameter_table(c.shape);
+  const model::ParameterTable table = model::parameter_table(c.model);
   for (size_t i = 0; i < table.buckets.size(); ++i) {
     for (const model::Parameter& p : table.buckets[i].parameters) {
       const at::Tensor a = actual.gradients[i].narrow(0, p.offset, p.size()).to(at::kDouble);
@@ -243,7 +244,7 @@ TEST(Model, ZLossEqualsAutogradUnderTensorParallelism) {
     Case c{small_shape(12, 4, false), {5, 1, 9, 17}};
     c.z_loss = 0.3;
     c.logits_chunk_bytes = 1;
-    c.shape.logit_cap = cap;
+    c.model.logit_cap = cap;
     const Data data = random_data(c);
     const Outcome expected = run_twin(c, data);
     for (const int tp : {1, 2, 4}) expect_equal(c, run_layers(c, data, tp), expected, 1e-12);
@@ -280,58 +281,58 @@ INSTANTIATE_TEST_SUITE_P(
              "Sequences" + std::to_string(info.param.lengths.size());
     });
 
-using model::Shape;
+using model::Outline;
 
 // Layer variations of model families, one by one and together, by TP degree; also TP beyond the key heads.
 const std::vector<Variation>& variations() {
   static const std::vector<Variation> all = {
-      {"Bias", [](Shape& s) { s.qkv_bias = true; }},
-      {"NormedHeads", [](Shape& s) { s.qk_norm = model::QkNorm::kEachHead; }},
-      {"HeadsNormedTogether", [](Shape& s) { s.qk_norm = model::QkNorm::kAllHeads; }},
-      {"NormsBehind", [](Shape& s) { s.norm_place = model::NormPlace::kBehind; }},
+      {"Bias", [](Outline& s) { s.qkv_bias = true; }},
+      {"NormedHeads", [](Outline& s) { s.qk_norm = model::QkNorm::kEachHead; }},
+      {"HeadsNormedTogether", [](Outline& s) { s.qk_norm = model::QkNorm::kAllHeads; }},
+      {"NormsBehind", [](Outline& s) { s.norm_place = model::NormPlace::kBehind; }},
       {"Factors",
-       [](Shape& s) {
+       [](Outline& s) {
          s.embedding_scale = 3.0;
          s.residual_scale = 0.4;
          s.attention_scale = 0.3;
          s.logit_divisor = 2.5;
        }},
       {"UnrotatedLayer",
-       [](Shape& s) {
+       [](Outline& s) {
          s.block_types = {{}, {.rotates = false}};
        }},
-      {"Window", [](Shape& s) { s.window = 4; }},
+      {"Window", [](Outline& s) { s.window = 4; }},
       {"WindowOfOneLayerWithItsOwnRope",
-       [](Shape& s) {
+       [](Outline& s) {
          s.window = 3;
          s.window_rope = model::Rope{.theta = 100.0};
          s.block_types = {{.windowed = true}, {}};
        }},
       {"CappedScoresAndLogits",
-       [](Shape& s) {
+       [](Outline& s) {
          s.score_cap = 1.5;
          s.logit_cap = 2.0;
        }},
       {"SinksAndBiases",
-       [](Shape& s) {
+       [](Outline& s) {
          s.qkv_bias = s.out_bias = true;
          s.sinks = true;
        }},
       {"NormsAroundWithAnOffset",
-       [](Shape& s) {
+       [](Outline& s) {
          s.norm_place = model::NormPlace::kAround;
          s.norm_offset = 1.0;
        }},
       {"GatedHeadsOfWhichSomeDimensionsRotate",
-       [](Shape& s) {
+       [](Outline& s) {
          s.gated = true;
          s.rotated = 2;
          s.qk_norm = model::QkNorm::kEachHead;
          s.qkv_bias = true;
        }},
-      {"Gelu", [](Shape& s) { s.activation = model::Activation::kGeluTanh; }},
+      {"Gelu", [](Outline& s) { s.activation = model::Activation::kGeluTanh; }},
       {"All",
-       [](Shape& s) {
+       [](Outline& s) {
          for (const Variation& other : variations()) {
            if (other.name == "All") break;
            other.apply(s);
@@ -344,25 +345,25 @@ const std::vector<Variation>& variations() {
 // Experts and latent attention, alone and beside other parts.
 const std::vector<Variation>& expert_variations() {
   static const std::vector<Variation> all = {
-      {"Experts", [](Shape& s) { s.experts = {.count = 5, .per_token = 2, .hidden = 13}; }},
+      {"Experts", [](Outline& s) { s.experts = {.count = 5, .per_token = 2, .hidden = 13}; }},
       {"ExpertsWithNormalisedWeights",
-       [](Shape& s) {
+       [](Outline& s) {
          s.experts = {.count = 7, .per_token = 3, .hidden = 10, .normalised = true};
          s.residual_scale = 0.4;
        }},
       {"ExpertsBesideAnMlpAndASharedOne",
-       [](Shape& s) {
+       [](Outline& s) {
          s.experts = {.count = 4, .per_token = 2, .hidden = 6, .shared_hidden = 9, .shared_gate = true};
          s.block_types = {{}, {.experts = true}};
        }},
       {"ExpertsAndOneSharedWithoutAFactor",
-       [](Shape& s) {
+       [](Outline& s) {
          s.experts = {.count = 3, .per_token = 2, .hidden = 8, .normalised = true, .shared_hidden = 11};
          s.activation = model::Activation::kGeluTanh;
        }},
-      {"ExpertsThatAllVisit", [](Shape& s) { s.experts = {.count = 3, .per_token = 3, .hidden = 8}; }},
+      {"ExpertsThatAllVisit", [](Outline& s) { s.experts = {.count = 3, .per_token = 3, .hidden = 8}; }},
       {"ExpertsWithBiasesAndClampedGates",
-       [](Shape& s) {
+       [](Outline& s) {
          s.experts = {.count = 5, .per_token = 2, .hidden = 13, .normalised = true, .biases = true};
          s.activation = model::Activation::kClampedSilu;
          s.gate_slope = 1.702;
@@ -372,14 +373,14 @@ const std::vector<Variation>& expert_variations() {
        }},
       // The last variation has more experts than rows, so that most experts get none.
       {"LatentAttention",
-       [](Shape& s) {
+       [](Outline& s) {
          s.latent = {.q_rank = 10, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
          s.kv_heads = s.heads;
          s.head_dim = 8;
          s.rotated = 2;
        }},
       {"LatentAttentionOfWideValuesWithExperts",
-       [](Shape& s) {
+       [](Outline& s) {
          s.latent = {.q_rank = 9, .kv_rank = 5, .unrotated = 4, .rotated = 4, .values = 8};
          s.kv_heads = s.heads;
          s.head_dim = 8;
@@ -389,14 +390,14 @@ const std::vector<Variation>& expert_variations() {
          s.block_types = {{}, {.experts = true}};
        }},
       {"ExpertsOfGroupsByCorrectedSigmoids",
-       [](Shape& s) {
+       [](Outline& s) {
          s.experts = {.count = 8, .per_token = 3, .hidden = 10, .normalised = true, .shared_hidden = 9};
          s.experts.sigmoid = s.experts.corrected = true;
          s.experts.groups = 4;
          s.experts.groups_chosen = 2;
          s.experts.factor = 2.5;
        }},
-      {"ManyExperts", [](Shape& s) { s.experts = {.count = 90, .per_token = 1, .hidden = 4}; }}};
+      {"ManyExperts", [](Outline& s) { s.experts = {.count = 90, .per_token = 1, .hidden = 4}; }}};
   return all;
 }
 
@@ -404,29 +405,29 @@ const std::vector<Variation>& expert_variations() {
 const std::vector<Variation>& tuned_variations() {
   static const std::vector<Variation> all{
       {"FrozenExperts",
-       [](Shape& s) {
+       [](Outline& s) {
          s.experts = {.count = 4, .per_token = 2, .hidden = 6, .shared_hidden = 9, .shared_gate = true};
          model::freeze(s, {"model.layers.0.mlp.experts", "model.layers.1.mlp.gate", "*.shared_expert_gate",
                            "model.layers.1.mlp.shared_expert.*"});
        }},
       {"FrozenParameters",
-       [](Shape& s) {
+       [](Outline& s) {
          s.qkv_bias = s.out_bias = true;
          model::freeze(s, {"model.layers.0.*_proj.*", "model.layers.*norm.weight", "model.norm"});
        }},
       {"FrozenEnds",
-       [](Shape& s) {
+       [](Outline& s) {
          model::freeze(s, {"model.embed*", "*.down_proj*"});
          if (!s.tie_embeddings) model::freeze(s, {"lm_head"});
        }},
       {"FrozenNormsOfHeadsAndSinks",
-       [](Shape& s) {
+       [](Outline& s) {
          s.sinks = true;
          s.qk_norm = model::QkNorm::kAllHeads;
          model::freeze(s, {"*_norm.weight", "*.sinks"});
        }},
       {"FrozenPartsOfRecurrentLayers",
-       [](Shape& s) {
+       [](Outline& s) {
          s.recurrent = {
              .key_heads = 12, .value_heads = 12, .key_width = 3, .value_width = 2, .convolution = 4};
          s.block_types = {{.recurrent = true}, {.recurrent = true}};
@@ -441,14 +442,14 @@ const std::vector<Variation>& tuned_variations() {
 const std::vector<Variation>& adapted_variations() {
   static const std::vector<Variation> all{
       {"AdaptersOfRecurrentLayers",
-       [](Shape& s) {
+       [](Outline& s) {
          s.recurrent = {
              .key_heads = 12, .value_heads = 24, .key_width = 3, .value_width = 2, .convolution = 4};
          s.block_types = {{.recurrent = true}, {}};
          model::adapt(s, {.rank = 2, .alpha = 3, .targets = {"all-linear"}});
        }},
       {"AdaptersOfExperts",
-       [](Shape& s) {
+       [](Outline& s) {
          s.experts = {.count = 4, .per_token = 2, .hidden = 6, .shared_hidden = 9, .shared_gate = true};
          model::adapt(s, {.rank = 2,
                           .alpha = 3,
@@ -456,13 +457,13 @@ const std::vector<Variation>& adapted_variations() {
                                       "mlp.experts.down_proj"}});
        }},
       {"AdaptersOfExpertsOfWhichFactorsAreFrozen",
-       [](Shape& s) {
+       [](Outline& s) {
          s.experts = {.count = 5, .per_token = 3, .hidden = 6, .biases = true};
          model::adapt(s, {.rank = 2, .alpha = 3, .targets = {"experts.gate_up_proj", "experts.down_proj"}});
          model::freeze(s, {"model.layers.0.*gate_up_proj.lora_A*", "model.layers.1.*down_proj.lora_B*"});
        }},
       {"AdaptersOfLatentMatrices",
-       [](Shape& s) {
+       [](Outline& s) {
          s.kv_heads = s.heads;
          s.head_dim = 8;
          s.latent = {.q_rank = 10, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
@@ -470,11 +471,11 @@ const std::vector<Variation>& adapted_variations() {
          model::adapt(s, {.rank = 2, .alpha = 3, .targets = {"all-linear"}});
        }},
       {"AdaptersOfSome",
-       [](Shape& s) {
+       [](Outline& s) {
          model::adapt(s, {.rank = 3, .alpha = 5, .targets = {"q_proj", "v_proj"}});
        }},
       {"AdaptersOfTheirOwnRanksAndAlphas",
-       [](Shape& s) {
+       [](Outline& s) {
          s.experts = {.count = 4, .per_token = 2, .hidden = 6, .shared_hidden = 9};
          model::adapt(s, {.rank = 2,
                           .alpha = 3,
@@ -482,7 +483,7 @@ const std::vector<Variation>& adapted_variations() {
                                       "experts.gate_up_proj:5:2", "experts.down_proj"}});
        }},
       {"AdaptersOfAll",
-       [](Shape& s) {
+       [](Outline& s) {
          s.norm_place = model::NormPlace::kAround;
          model::adapt(s, {.rank = 1, .alpha = 2, .targets = {"all-linear"}});
          model::freeze(s, {"model.layers.1.*.lora_A.weight"});
@@ -495,7 +496,7 @@ class Families : public testing::TestWithParam<Variation> {
  protected:
   static Case varied(int64_t kv_heads) {
     Case c{small_shape(12, kv_heads, true), {5, 1, 9, 17}};
-    GetParam().apply(c.shape);
+    GetParam().apply(c.model);
     return c;
   }
 };
@@ -555,25 +556,25 @@ INSTANTIATE_TEST_SUITE_P(Adapted, Families, testing::ValuesIn(adapted_variations
 // it only feeds forward.
 Case of_own_layers() {
   Case c{small_shape(12, 2, true), {5, 1, 9, 17}};
-  c.shape.layers = 4;
-  c.layers.assign(4, c.shape);
+  c.model.layers = 4;
+  c.layers.assign(4, c.model);
   c.layers[0].heads = 6;
   c.layers[0].head_dim = 4;
   c.layers[0].ffn_hidden = 31;
   c.layers[1].ffn_hidden = 0;
   c.layers[2].heads = 0;
   c.layers[3].qk_norm = model::QkNorm::kEachHead;
-  for (const Shape& layer : c.layers) {
-    model::Layer own = model::usual_layer(layer.heads > 0 ? layer : c.shape, {});
+  for (const Outline& layer : c.layers) {
+    model::Layer own = model::usual_layer(layer.heads > 0 ? layer : c.model, {});
     if (layer.heads == 0) own.parts.erase(own.parts.begin());
-    c.shape.block_types.push_back({.own = {std::make_shared<const model::Layer>(std::move(own))}});
+    c.model.block_types.push_back({.own = {std::make_shared<const model::Layer>(std::move(own))}});
   }
   return c;
 }
 
 TEST(Model, LayersOfTheirOwnEqualAutograd) {
   Case c = of_own_layers(), tuned = c;
-  model::adapt(tuned.shape, {.rank = 2, .alpha = 3, .targets = {"q_proj", "down_proj"}});
+  model::adapt(tuned.model, {.rank = 2, .alpha = 3, .targets = {"q_proj", "down_proj"}});
   const Data data = random_data(c), tuned_data = random_data(tuned);
   for (const int tp : {1, 2}) expect_equal(c, run_layers(c, data, tp), run_twin(c, data), 1e-11);
   tuned.activations = Activations::kRecompute;
@@ -582,7 +583,7 @@ TEST(Model, LayersOfTheirOwnEqualAutograd) {
 
 TEST(Model, BalanceOfExpertsIsThatOfWholeSequences) {
   Case c{small_shape(12, 4, true), {5, 1, 9, 17, 2, 1}};
-  c.shape.experts = {.count = 6, .per_token = 2, .hidden = 7, .normalised = true};
+  c.model.experts = {.count = 6, .per_token = 2, .hidden = 7, .normalised = true};
   c.moe_aux_loss_coeff = 0.3;
   const Data data = random_data(c);
   for (const int tp : {1, 2, 4}) expect_equal(c, run_layers(c, data, tp), run_twin(c, data), 1e-11);
@@ -591,7 +592,7 @@ TEST(Model, BalanceOfExpertsIsThatOfWholeSequences) {
 // The loads are random weights, any positive numbers. Only rows that stand for tokens are counted.
 TEST(Model, BalanceOfExpertsOverTheLastStepIsByItsLoads) {
   Case c{small_shape(12, 4, true), {5, 1, 9, 17, 2, 1}};
-  c.shape.experts = {.count = 6, .per_token = 2, .hidden = 7, .normalised = true, .remembers_loads = true};
+  c.model.experts = {.count = 6, .per_token = 2, .hidden = 7, .normalised = true, .remembers_loads = true};
   c.moe_aux_loss_coeff = 0.3;
   const Data data = random_data(c);
   for (const int tp : {1, 2, 4}) expect_equal(c, run_layers(c, data, tp), run_twin(c, data), 1e-11);
@@ -691,7 +692,7 @@ TEST(Model, BFloat16IsNear) {
 
 Case dense_case(at::ScalarType dtype, int64_t head_dim) {
   Case c{small_shape(12, 4, true), {5, 1, 9, 17}, dtype};
-  c.shape.head_dim = head_dim;
+  c.model.head_dim = head_dim;
   return c;
 }
 

@@ -13,7 +13,7 @@
 #include "layers/number_loss.h"
 #include "model/layer.h"
 #include "model/layer_of.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 
 namespace sluice::layers {
 namespace {
@@ -22,15 +22,15 @@ using model::Pooling;
 
 const std::vector<int64_t> kHeadLengths = {5, 1, 9};
 
-model::Shape classifier(Pooling pooling, std::optional<model::NeckStyle> neck) {
-  model::Shape shape = model::shape_of_2_heads();
-  shape.norm = {.kind = model::NormKind::kLayer, .biases = true};
-  shape.head = {.kind = model::HeadKind::kSequence,
-                .numbers = 3,
-                .bias = true,
-                .pooling = pooling,
-                .neck = std::move(neck)};
-  return shape;
+model::Outline classifier(Pooling pooling, std::optional<model::NeckStyle> neck) {
+  model::Outline outline = model::outline_of_2_heads();
+  outline.norm = {.kind = model::NormKind::kLayer, .biases = true};
+  outline.head = {.kind = model::HeadKind::kSequence,
+                  .numbers = 3,
+                  .bias = true,
+                  .pooling = pooling,
+                  .neck = std::move(neck)};
+  return outline;
 }
 
 // Vectors and matrices of a head, random, each a leaf for autograd.
@@ -74,40 +74,41 @@ at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
 }
 
 // [sequences, 3]
-at::Tensor numbers_written_out(const model::Shape& shape, const HeadParameters& w, const at::Tensor& x_TH) {
-  const at::Tensor y_TH = layer_norm(x_TH, w.final_norm_H, w.final_norm_bias_H, shape.norm_eps);
+at::Tensor numbers_written_out(const model::Outline& outline, const HeadParameters& w,
+                               const at::Tensor& x_TH) {
+  const at::Tensor y_TH = layer_norm(x_TH, w.final_norm_H, w.final_norm_bias_H, outline.norm_eps);
   std::vector<at::Tensor> rows;
   int64_t begin = 0;
   for (const int64_t length : kHeadLengths) {
     const at::Tensor own = y_TH.narrow(0, begin, length);
-    rows.push_back(shape.head.pooling == Pooling::kMean  ? own.mean(0)
-                   : shape.head.pooling == Pooling::kCls ? own[0]
-                                                         : own[length - 1]);
+    rows.push_back(outline.head.pooling == Pooling::kMean  ? own.mean(0)
+                   : outline.head.pooling == Pooling::kCls ? own[0]
+                                                           : own[length - 1]);
     begin += length;
   }
   at::Tensor pooled = at::stack(rows);
-  if (shape.head.neck) {
+  if (outline.head.neck) {
     pooled = at::matmul(pooled, w.neck_HH.t()) + w.neck_bias_H;
-    pooled = shape.head.neck->activation == model::Activation::kTanh ? at::tanh(pooled) : at::gelu(pooled);
-    if (shape.head.neck->normed)
-      pooled = layer_norm(pooled, w.neck_norm_H, w.neck_norm_bias_H, shape.norm_eps);
+    pooled = outline.head.neck->activation == model::Activation::kTanh ? at::tanh(pooled) : at::gelu(pooled);
+    if (outline.head.neck->normed)
+      pooled = layer_norm(pooled, w.neck_norm_H, w.neck_norm_bias_H, outline.norm_eps);
   }
   return at::matmul(pooled, w.output_VH.t()) + w.bias_K;
 }
 
-void expect_as_written_out(const model::Shape& shape) {
-  const model::Head head = model::head_of(shape);
-  const HeadParameters weights = random_head(head, shape.hidden);
-  const at::Tensor x_TH = at::randn({15, shape.hidden}, at::dtype(at::kDouble)).requires_grad_(true);
+void expect_as_written_out(const model::Outline& outline) {
+  const model::Head head = model::head_of(outline);
+  const HeadParameters weights = random_head(head, outline.hidden);
+  const at::Tensor x_TH = at::randn({15, outline.hidden}, at::dtype(at::kDouble)).requires_grad_(true);
   const std::vector<int64_t> classes = {2, 0, 1};
   std::vector<at::Tensor> inputs = tensors_of(weights);
   inputs.push_back(x_TH);
-  const at::Tensor written = numbers_written_out(shape, weights, x_TH);
+  const at::Tensor written = numbers_written_out(outline, weights, x_TH);
   const at::Tensor loss =
       at::cross_entropy_loss(written, at::tensor(classes, at::kLong), {}, at::Reduction::Sum);
   loss.backward();
 
-  LayerContext context = layer_context(shape, {}, 16, at::dtype(at::kDouble));
+  LayerContext context = layer_context(outline, {}, 16, at::dtype(at::kDouble));
   context.number_loss = class_cross_entropy();
   std::vector<PieceSpan> pieces;
   std::vector<int64_t> target_of_row;
@@ -115,7 +116,7 @@ void expect_as_written_out(const model::Shape& shape) {
     pieces.push_back({.length = kHeadLengths[i]});
     const size_t first = target_of_row.size();
     target_of_row.resize(first + static_cast<size_t>(kHeadLengths[i]), -1);
-    target_of_row[shape.head.pooling == Pooling::kCls ? first : target_of_row.size() - 1] = classes[i];
+    target_of_row[outline.head.pooling == Pooling::kCls ? first : target_of_row.size() - 1] = classes[i];
   }
   const RowLayout layout = row_layout(pieces, 1, at::kCPU);
   const Targets targets = layers::targets(target_of_row, {}, at::kCPU);

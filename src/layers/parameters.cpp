@@ -13,7 +13,7 @@ namespace sluice::layers {
 OperationShards::OperationShards(const model::ParameterTable& table, int64_t position,
                                  const FlatShards& flats, Of of, const model::Cut& cut,
                                  const LowPrecision& narrowing)
-    : kind_(table.program.kind_at(position)), lora_(table.shape.lora), cut_(cut), narrowing_(narrowing) {
+    : kind_(table.program.kind_at(position)), lora_(table.model.lora()), cut_(cut), narrowing_(narrowing) {
   if (!flats) return;
   for (const int index : table.program.at(position).buckets) {
     const model::Bucket& bucket = table.buckets[static_cast<size_t>(index)];

@@ -7,7 +7,7 @@
 
 #include <utility>
 
-#include "model/shape.h"
+#include "model/experts.h"
 
 namespace sluice::layers {
 

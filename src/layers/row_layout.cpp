@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "model/engine_step_rows.h"
+#include "model/layer.h"
 #include "model/layer_of.h"
 #include "ops/device.h"
 
@@ -36,14 +37,14 @@ std::vector<int64_t> lengths_of(const std::vector<PieceSpan>& pieces) {
 }
 
 // Pieces cut where a chunk ends, for attention by chunks of positions; else unchanged.
-std::vector<PieceSpan> in_chunks(const std::vector<PieceSpan>& pieces, const Reach& reach) {
+std::vector<PieceSpan> in_chunks(const std::vector<PieceSpan>& pieces, const Reach& reach, int64_t window) {
   if (!reach.chunked) return pieces;
   std::vector<PieceSpan> cut;
   for (PieceSpan left : pieces) {
     while (left.length > 0) {
       PieceSpan next = left;
-      next.chunk = left.begin / reach.window;
-      next.length = std::min(left.length, (next.chunk + 1) * reach.window - left.begin);
+      next.chunk = left.begin / window;
+      next.length = std::min(left.length, (next.chunk + 1) * window - left.begin);
       cut.push_back(next);
       left.begin += next.length;
       left.length -= next.length;
@@ -62,12 +63,15 @@ RecurrentRows recurrent_rows_of(const RingSpans& ring, int64_t rows, const Reach
 void attend_alone(const std::vector<PieceSpan>& pieces, const Reach& reach, const at::Device& device,
                   RowLayout& layout) {
   layout.attended = {packed(pieces, device), prefix_blocks(pieces), {}};
-  if (reach.window == 0) return;
-  const std::vector<PieceSpan> seen = in_chunks(pieces, reach);
-  layout.windowed = {
-      reach.chunked ? ops::packed_sequences(lengths_of(seen), device) : layout.attended.sequences,
-      prefix_blocks_in_window(seen, reach.window),
-      {}};
+  for (const int64_t window : reach.windows) {
+    const std::vector<PieceSpan> seen = in_chunks(pieces, reach, window);
+    layout.windowed.push_back(
+        {window,
+         {reach.chunked ? ops::packed_sequences(lengths_of(seen), device) : layout.attended.sequences,
+          prefix_blocks_in_window(seen, window),
+          {}},
+         {}});
+  }
 }
 
 RowLayout rows_of(const std::vector<PieceSpan>& pieces, int tp, const at::Device& device) {
@@ -190,9 +194,28 @@ RingSpans ring_of_groups(const LanePartSpans& micro_batch, std::vector<std::vect
 
 }  // namespace
 
-Reach reach_of(const model::Shape& shape) {
-  return {shape.window, model::attends_by_chunks(shape), shape.recurrent.convolution,
-          shape.causal ? AttentionMask::kCausal : AttentionMask::kFull};
+namespace {
+
+const WindowRows& rows_through(const RowLayout& layout, int64_t window) {
+  const auto found = std::ranges::find(layout.windowed, window, &WindowRows::window);
+  SLUICE_ASSERT(found != layout.windowed.end(), base::text("no rows for a window of ", window));
+  return *found;
+}
+
+}  // namespace
+
+const AttendedRows& RowLayout::attended_through(int64_t window) const {
+  return window == 0 ? attended : rows_through(*this, window).attended;
+}
+
+const std::vector<ops::AttentionBlock>& RowLayout::cached_through(int64_t window) const {
+  return window == 0 ? cached.before : rows_through(*this, window).before;
+}
+
+Reach reach_of(const model::Model& model) {
+  const model::StateHeads* states = model.states();
+  return {model.windows(), model.attends_by_chunks(), states == nullptr ? 0 : states->convolution,
+          model.causal() ? AttentionMask::kCausal : AttentionMask::kFull};
 }
 
 RowLayout row_layout(const std::vector<PieceSpan>& pieces, int tp, const at::Device& device,
@@ -272,28 +295,40 @@ RowLayout cp_row_layout(const LanePartSpans& micro_batch, int tp, const at::Devi
   const int in_node = strategy::members_in_node(lanes, micro_batch.head_lanes, micro_batch.in_node);
   layout.attended = {packed(attending, device), prefix_blocks(attending),
                      row_transfers(ring, strategy::schedule_of(micro_batch.exchange, lanes, in_node))};
-  if (reach.window == 0) return layout;
   // Positions matter in a window, so pieces are not joined.
-  RingSpans seen = ring;
-  for (std::vector<PieceSpan>& pieces : seen.lanes) pieces = in_chunks(pieces, reach);
-  const std::vector<PieceSpan>& own_seen = seen.lanes[static_cast<size_t>(seen.lane)];
-  layout.windowed = {ops::packed_sequences(lengths_of(own_seen), device),
-                     blocks_in_window(own_seen, reach.window, reach.mask),
-                     window_row_transfers(seen, reach.window)};
+  for (const int64_t window : reach.windows) {
+    RingSpans seen = ring;
+    for (std::vector<PieceSpan>& pieces : seen.lanes) pieces = in_chunks(pieces, reach, window);
+    const std::vector<PieceSpan>& own_seen = seen.lanes[static_cast<size_t>(seen.lane)];
+    layout.windowed.push_back(
+        {window,
+         {ops::packed_sequences(lengths_of(own_seen), device), blocks_in_window(own_seen, window, reach.mask),
+          window_row_transfers(seen, window)},
+         {}});
+  }
   return layout;
 }
 
 namespace {
 
 // The first position that a piece's first row sees; no later row sees further back.
-int64_t first_seen(int64_t begin, const Reach& reach) {
-  return reach.chunked ? begin / reach.window * reach.window : begin + 1 - reach.window;
+int64_t first_seen(int64_t begin, bool chunked, int64_t window) {
+  return chunked ? begin / window * window : begin + 1 - window;
 }
-// The rows of a piece that may see earlier tokens through a window.
-base::Interval seeing_before(base::Interval queries, int64_t begin, const Reach& reach) {
-  if (!reach.chunked) return queries;
-  const int64_t left = reach.window - begin % reach.window;  // rows left in the first row's chunk
-  return {queries.begin, std::min(queries.end, queries.begin + left)};
+
+// Attention of a piece's rows to the cache through a window.
+void see_before(const CachedPiece& piece, base::Interval queries, bool chunked, WindowRows& rows) {
+  const int64_t first = first_seen(piece.begin, chunked, rows.window);
+  // Beyond the first row's chunk no row sees what was before the piece.
+  if (chunked) queries.end = std::min(queries.end, queries.begin + rows.window - piece.begin % rows.window);
+  int64_t position = 0;
+  for (const base::Interval& keys : piece.before) {
+    const int64_t hidden = std::clamp<int64_t>(first - position, 0, keys.size());
+    const int64_t shown = chunked ? hidden : 0;
+    if (hidden < keys.size())
+      rows.before.push_back({queries, {keys.begin + shown, keys.end}, piece.begin - position - shown});
+    position += keys.size();
+  }
 }
 
 struct Slot {
@@ -316,12 +351,23 @@ void add_states(RowLayout& layout, const std::vector<PieceSpan>& pieces, const s
 
 }  // namespace
 
+namespace {
+
+std::vector<WindowRows> windows_of(const Reach& reach) {
+  std::vector<WindowRows> all;
+  for (const int64_t window : reach.windows) all.push_back({.window = window});
+  return all;
+}
+
+}  // namespace
+
 RowLayout cached_row_layout(const std::vector<CachedPiece>& pieces, const KvCache& cache, int tp,
                             const at::Device& device, const Reach& reach) {
   std::vector<PieceSpan> spans;
   std::vector<int64_t> written;
   std::vector<Slot> slots;
   CachedRows cached{.cache = &cache};
+  std::vector<WindowRows> windowed = windows_of(reach);
   int64_t row = 0;
   for (const CachedPiece& piece : pieces) {
     spans.push_back({piece.length, piece.begin});
@@ -330,26 +376,22 @@ RowLayout cached_row_layout(const std::vector<CachedPiece>& pieces, const KvCach
       for (int64_t own = rows.begin; own < rows.end; ++own) written.push_back(own);
     }
     const base::Interval queries{row, row + piece.length};
-    const base::Interval seeing = seeing_before(queries, piece.begin, reach);
+    for (WindowRows& rows : windowed) see_before(piece, queries, reach.chunked, rows);
     int64_t position = 0;
     for (const base::Interval& keys : piece.before) {
-      const ops::AttentionBlock block{queries, keys, piece.begin - position};
-      cached.before.push_back(block);
+      cached.before.push_back({queries, keys, piece.begin - position});
       position += keys.size();
-      const int64_t hidden =
-          std::clamp<int64_t>(first_seen(piece.begin, reach) - (position - keys.size()), 0, keys.size());
-      if (hidden == keys.size() || reach.window == 0) continue;
-      const int64_t shown = reach.chunked ? hidden : 0;
-      cached.before_in_window.push_back(
-          {seeing, {keys.begin + shown, keys.end}, piece.begin - (position - keys.size()) - shown});
     }
     row += piece.length;
   }
   RowLayout layout = rows_of(spans, tp, device);
   layout.attended.sequences = packed(spans, device);
-  layout.windowed.sequences = reach.chunked
-                                  ? ops::packed_sequences(lengths_of(in_chunks(spans, reach)), device)
-                                  : layout.attended.sequences;
+  for (WindowRows& rows : windowed) {
+    rows.attended.sequences =
+        reach.chunked ? ops::packed_sequences(lengths_of(in_chunks(spans, reach, rows.window)), device)
+                      : layout.attended.sequences;
+  }
+  layout.windowed = std::move(windowed);
   cached.row_T = ops::to_device(written, device);
   layout.cached = std::move(cached);
   if (reach.convolution > 0) add_states(layout, spans, slots, reach, device);
@@ -361,7 +403,8 @@ namespace {
 // A lane's KV blocks of an engine step's pieces.
 class LanePages {
  public:
-  LanePages(const CacheLanes& lanes, int64_t window) : lanes_(lanes), window_(window) {}
+  LanePages(const CacheLanes& lanes, std::vector<WindowRows> windowed)
+      : windowed(std::move(windowed)), lanes_(lanes) {}
 
   void add(const KvBlockPiece& piece, int64_t row) {
     const int64_t end = piece.begin + piece.length;
@@ -385,15 +428,17 @@ class LanePages {
   }
 
   std::vector<int64_t> kept_rows, cache_rows;
-  std::vector<ops::AttentionBlock> before, before_in_window, within;
+  std::vector<ops::AttentionBlock> before, within;
+  std::vector<WindowRows> windowed;
 
  private:
   void add_before(base::Interval queries, base::Interval tokens, int64_t kept, int64_t begin) {
     if (tokens.empty()) return;
     const base::Interval keys{kept, kept + tokens.size()};
     // The first row sees furthest back.
-    if (window_ > 0 && tokens.end > begin + 1 - window_)
-      before_in_window.push_back({queries, keys, begin - tokens.begin});
+    for (WindowRows& rows : windowed) {
+      if (tokens.end > begin + 1 - rows.window) rows.before.push_back({queries, keys, begin - tokens.begin});
+    }
     ops::AttentionBlock* last = before.empty() ? nullptr : &before.back();
     if (last != nullptr && last->queries == queries && last->keys.end == keys.begin) {
       last->keys.end = keys.end;
@@ -403,7 +448,6 @@ class LanePages {
   }
 
   const CacheLanes& lanes_;
-  int64_t window_;
 };
 
 std::vector<base::Interval> computed_rows(int64_t rows, int64_t lanes, bool has_states) {
@@ -422,7 +466,7 @@ RowLayout kv_block_row_layout(const std::vector<KvBlockPiece>& pieces, const Cac
   if (reach.chunked)
     throw base::InputError(
         "attention by chunks is generated where one lane has the cache: give a strategy without lanes");
-  LanePages pages(lanes, reach.window);
+  LanePages pages(lanes, windows_of(reach));
   CacheOfLanes of{.members = lanes.members, .own = lanes.own};
   for (const KvBlockPiece& piece : pieces) {
     pages.add(piece, of.engine_step_rows);
@@ -444,8 +488,8 @@ RowLayout kv_block_row_layout(const std::vector<KvBlockPiece>& pieces, const Cac
   layout.cached = {.cache = &cache,
                    .row_T = ops::to_device(pages.cache_rows, device),
                    .before = std::move(pages.before),
-                   .before_in_window = std::move(pages.before_in_window),
                    .lanes = std::move(of)};
+  layout.windowed = std::move(pages.windowed);
   if (reach.convolution > 0) add_states(layout, spans, slots, reach, device);
   return layout;
 }

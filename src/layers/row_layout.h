@@ -11,7 +11,7 @@
 #include "layers/head_exchange.h"
 #include "layers/lane_recurrence.h"
 #include "layers/row_transfers.h"
-#include "model/shape.h"
+#include "model/model.h"
 #include "ops/attention.h"
 #include "strategy/pipeline_micro_batch.h"
 
@@ -59,13 +59,19 @@ struct CacheOfLanes {
 struct CachedRows {
   const KvCache* cache = nullptr;  // borrowed; null: no cache, pieces begin where sequences do
   at::Tensor row_T;                // int64 [tokens]: the cache row for each row's keys and values
-  // Attention of rows to the cache, besides rows of the same piece; and the same through the window.
+  // Attention of rows to the cache, besides rows of the same piece.
   std::vector<ops::AttentionBlock> before;
-  std::vector<ops::AttentionBlock> before_in_window;
   // For recurrent layers: each piece's slot, int64 [pieces], and 1 if the piece continues from the slot's
   // state, else 0.
   at::Tensor slot_P, goes_on_P;
   CacheOfLanes lanes;
+};
+
+// Attention through one of the model's windows.
+struct WindowRows {
+  int64_t window = 0;
+  AttendedRows attended;
+  std::vector<ops::AttentionBlock> before;  // as CachedRows::before
 };
 
 // Rows of an expert group in a pass (token_dispatcher.h).
@@ -86,7 +92,7 @@ struct RowLayout {
   int64_t rows = 0;   // tokens rounded up to a multiple of tp
   HeadsLayout heads;  // head group for shared sequences
   AttendedRows attended;
-  AttendedRows windowed;  // the same for attention with the model's window
+  std::vector<WindowRows> windowed;  // by window
   // If heads are exchanged: the lane's unshared sequences, whose rows follow the shared ones, as a
   // micro-batch that attends with all heads. Null: none.
   std::shared_ptr<const RowLayout> own;
@@ -98,16 +104,20 @@ struct RowLayout {
   DispatchedRows dispatched;             // if lanes divide experts
   std::shared_ptr<CarriedRows> carried;  // null: nothing is carried yet
   int64_t longest = 0;                   // one past the largest position: the length that rotary tables need
+
+  // Of attention through a window; 0: to all rows. REQUIRES: one of the model's.
+  const AttendedRows& attended_through(int64_t window) const;
+  const std::vector<ops::AttentionBlock>& cached_through(int64_t window) const;
 };
 
 // How far a model's layers see, which decides what a layout contains.
 struct Reach {
-  int64_t window = 0;       // attention window; 0: none
-  bool chunked = false;     // as in model::Attention
-  int64_t convolution = 0;  // width of the recurrent layers' convolution; 0: none
+  std::vector<int64_t> windows;  // of attention, ascending
+  bool chunked = false;          // as in model::Attention
+  int64_t convolution = 0;       // width of the recurrent layers' convolution; 0: none
   AttentionMask mask = AttentionMask::kCausal;
 };
-Reach reach_of(const model::Shape& shape);
+Reach reach_of(const model::Model& model);
 
 // Layout of whole sequences, each behind its prefix. REQUIRES: at least one piece, every length > 0.
 RowLayout row_layout(const std::vector<PieceSpan>& pieces, int tp, const at::Device& device,

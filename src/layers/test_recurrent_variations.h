@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "layers/test_variations.h"
+#include "model/outline.h"
 
 namespace sluice::layers {
 
@@ -28,16 +29,16 @@ inline model::Recurrent kda() {
 }
 
 inline const std::vector<Variation>& recurrent_variations() {
-  using model::Shape;
+  using model::Outline;
   static const std::vector<Variation> all = {
       {"Recurrent",
-       [](Shape& s) {
+       [](Outline& s) {
          s.recurrent = {
              .key_heads = 12, .value_heads = 12, .key_width = 3, .value_width = 2, .convolution = 4};
          s.block_types = {{.recurrent = true}, {.recurrent = true}};
        }},
       {"RecurrentBesideAttentionWithNormsBehind",
-       [](Shape& s) {
+       [](Outline& s) {
          s.recurrent = {.key_heads = 12,
                         .value_heads = 24,
                         .key_width = 2,
@@ -49,7 +50,7 @@ inline const std::vector<Variation>& recurrent_variations() {
          s.block_types = {{.recurrent = true}, {.rotates = false}};
        }},
       {"RecurrentByKeyHead",
-       [](Shape& s) {
+       [](Outline& s) {
          s.recurrent = {.key_heads = 12,
                         .value_heads = 24,
                         .key_width = 3,
@@ -61,7 +62,7 @@ inline const std::vector<Variation>& recurrent_variations() {
          s.block_types = {{.experts = true, .recurrent = true}, {.recurrent = true}};
        }},
       {"RecurrentBesideExpertsWithAnOffset",
-       [](Shape& s) {
+       [](Outline& s) {
          s.recurrent = {
              .key_heads = 12, .value_heads = 36, .key_width = 2, .value_width = 1, .convolution = 1};
          s.experts = {.count = 5, .per_token = 2, .hidden = 13};
@@ -69,7 +70,7 @@ inline const std::vector<Variation>& recurrent_variations() {
          s.block_types = {{.experts = true, .recurrent = true}, {.recurrent = true}};
        }},
       {"Mamba2",
-       [](Shape& s) {
+       [](Outline& s) {
          s.recurrent = {.recurrence = model::Recurrence::kMamba2,
                         .key_heads = 12,
                         .value_heads = 24,
@@ -81,7 +82,7 @@ inline const std::vector<Variation>& recurrent_variations() {
          s.residual_scale = 0.4;
        }},
       {"Mamba2WithoutABiasBesideExperts",
-       [](Shape& s) {
+       [](Outline& s) {
          s.recurrent = {.recurrence = model::Recurrence::kMamba2,
                         .key_heads = 12,
                         .value_heads = 12,
@@ -92,7 +93,7 @@ inline const std::vector<Variation>& recurrent_variations() {
          s.block_types = {{.experts = true, .recurrent = true}, {.recurrent = true}};
        }},
       {"Mamba2WithoutAnMlp",
-       [](Shape& s) {
+       [](Outline& s) {
          s.recurrent = {.recurrence = model::Recurrence::kMamba2,
                         .key_heads = 12,
                         .value_heads = 24,
@@ -104,23 +105,23 @@ inline const std::vector<Variation>& recurrent_variations() {
          s.block_types = {{.recurrent = true}, {.recurrent = true}};
        }},
       {"GatedLinearAttention",
-       [](Shape& s) {
+       [](Outline& s) {
          s.recurrent = gla();
          s.block_types = {{.recurrent = true}, {.recurrent = true}};
        }},
       {"GatedLinearAttentionBesideAttention",
-       [](Shape& s) {
+       [](Outline& s) {
          s.recurrent = gla();
          s.norm_place = model::NormPlace::kBehind;
          s.block_types = {{.recurrent = true}, {}};
        }},
       {"KimiDeltaAttention",
-       [](Shape& s) {
+       [](Outline& s) {
          s.recurrent = kda();
          s.block_types = {{.recurrent = true}, {.recurrent = true}};
        }},
       {"KimiDeltaAttentionBesideExperts",
-       [](Shape& s) {
+       [](Outline& s) {
          s.recurrent = kda();
          s.experts = {.count = 5, .per_token = 2, .hidden = 13};
          s.residual_scale = 0.4;

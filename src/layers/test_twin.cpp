@@ -11,29 +11,30 @@
 
 #include "model/layer_of.h"
 #include "model/lora_targets.h"
+#include "model/outline.h"
 #include "model/parameters.h"
 
 namespace sluice::layers {
 
-model::Shape small_shape(int64_t heads, int64_t kv_heads, bool tied) {
-  model::Shape shape{.layers = 2,
-                     .hidden = 20,
-                     .heads = heads,
-                     .kv_heads = kv_heads,
-                     .head_dim = 6,
-                     .ffn_hidden = 22,
-                     .vocab = 37,
-                     .tie_embeddings = tied};
-  shape.rope.scaling = model::RopeScaling::kYarn;
-  shape.rope.factor = 4.0;
-  shape.rope.original_max_position_embeddings = 16;
-  return shape;
+model::Outline small_shape(int64_t heads, int64_t kv_heads, bool tied) {
+  model::Outline outline{.layers = 2,
+                         .hidden = 20,
+                         .heads = heads,
+                         .kv_heads = kv_heads,
+                         .head_dim = 6,
+                         .ffn_hidden = 22,
+                         .vocab = 37,
+                         .tie_embeddings = tied};
+  outline.rope.scaling = model::RopeScaling::kYarn;
+  outline.rope.factor = 4.0;
+  outline.rope.original_max_position_embeddings = 16;
+  return outline;
 }
 
 Data random_data(const Case& c) {
   at::manual_seed(3);
   Data data;
-  for (const model::Bucket& bucket : model::parameter_table(c.shape).buckets) {
+  for (const model::Bucket& bucket : model::parameter_table(c.model).buckets) {
     at::Tensor flat = at::randn({bucket.size}, at::kDouble) * 0.3;
     for (const model::Parameter& p : bucket.parameters) {
       if (p.one_dimensional()) flat.narrow(0, p.offset, p.size()).add_(1.0);
@@ -41,7 +42,7 @@ Data random_data(const Case& c) {
     data.flats.push_back(flat.to(c.dtype));
   }
   for (const int64_t length : c.lengths) {
-    const at::Tensor ids = at::randint(0, c.shape.vocab, {length}, at::kLong);
+    const at::Tensor ids = at::randint(0, c.model.vocab, {length}, at::kLong);
     for (int64_t i = 0; i < length; ++i) {
       data.ids.push_back(ids[i].item<int64_t>());
       data.targets.push_back(i + 1 < length && i % 5 != 3 ? ids[i + 1].item<int64_t>() : -1);
@@ -89,7 +90,7 @@ double factor_of_adapter(const model::ParameterTable& table, int64_t position, c
   const auto left = std::ranges::find_if(own, [&](const model::Parameter& p) {
     return p.role == like.role && p.factor == model::Factor::kLeft && p.adapted == like.adapted;
   });
-  return model::adapter_factor(table.shape.lora, *left);
+  return model::adapter_factor(table.model.lora(), *left);
 }
 
 // The sum of adapters for a matrix of experts, expert by expert; 0 without adapters.
@@ -147,21 +148,21 @@ at::Tensor stored(const model::ParameterTable& table, int64_t position, const st
 
 at::Tensor flat(const at::Tensor& x) { return x.defined() ? x.view(-1) : x; }
 
-TwinLayer twin_layer(const model::ParameterTable& table, const model::Shape& shape, int64_t position,
+TwinLayer twin_layer(const model::ParameterTable& table, const model::Outline& outline, int64_t position,
                      const std::vector<at::Tensor>& flats) {
   const auto whole = [&](std::string_view role) { return stored(table, position, flats, role); };
   const auto vector = [&](std::string_view role) { return flat(whole(role)); };
   const at::Tensor qkv = whole("qkv"), bias = vector("qkv_bias"), gate_up = whole("gate_up");
-  const int64_t q = shape.q_width(), kv = shape.kv_width(), ffn = shape.ffn_hidden;
-  const int64_t up = shape.mlp_gate ? ffn : 0;  // first row of `up`
+  const int64_t q = outline.q_width(), kv = outline.kv_width(), ffn = outline.ffn_hidden;
+  const int64_t up = outline.mlp_gate ? ffn : 0;  // first row of `up`
   const auto part = [](const at::Tensor& all, int64_t begin, int64_t rows) {
     return all.defined() ? all.narrow(0, begin, rows) : all;
   };
   const model::Layer& own = *table.program.kind_at(position).layer();
   const model::Attention heads = attention_of(own);
   const bool apart = heads.gates_apart;
-  const int64_t values = heads.keys_are_values ? 0 : kv, gates = heads.gates_of_heads ? shape.heads : q;
-  const int64_t asked = shape.gated && !apart ? 2 * q : q;
+  const int64_t values = heads.keys_are_values ? 0 : kv, gates = heads.gates_of_heads ? outline.heads : q;
+  const int64_t asked = outline.gated && !apart ? 2 * q : q;
   const auto gate = [&](const at::Tensor& x) {
     return part(apart ? x : at::Tensor(), asked + 2 * kv, gates);
   };
@@ -206,41 +207,41 @@ TwinLayer twin_layer(const model::ParameterTable& table, const model::Shape& sha
           own};
 }
 
-at::Tensor twin_norm(const model::Shape& shape, const at::Tensor& x, const at::Tensor& weight) {
-  return x * at::rsqrt(x.square().mean(-1, true) + shape.norm_eps) * (shape.norm_offset + weight);
+at::Tensor twin_norm(const model::Outline& outline, const at::Tensor& x, const at::Tensor& weight) {
+  return x * at::rsqrt(x.square().mean(-1, true) + outline.norm_eps) * (outline.norm_offset + weight);
 }
 
 // A norm of rows, of the kind that the shape says; its vectors may be missing.
-at::Tensor twin_row_norm(const model::Shape& shape, const at::Tensor& x, const at::Tensor& weight,
+at::Tensor twin_row_norm(const model::Outline& outline, const at::Tensor& x, const at::Tensor& weight,
                          const at::Tensor& bias) {
   const at::Tensor own = weight.defined() ? weight : at::ones({x.size(-1)}, x.options());
-  if (shape.norm.kind == model::NormKind::kLayer)
-    return at::layer_norm(x, {x.size(-1)}, own + shape.norm_offset, bias, shape.norm_eps);
-  return twin_norm(shape, x, own);
+  if (outline.norm.kind == model::NormKind::kLayer)
+    return at::layer_norm(x, {x.size(-1)}, own + outline.norm_offset, bias, outline.norm_eps);
+  return twin_norm(outline, x, own);
 }
 
 // c·tanh(x/c), or with a cap of 0 x.
 at::Tensor twin_cap(const at::Tensor& x, double cap) { return cap > 0 ? cap * at::tanh(x / cap) : x; }
 
 // x [heads, length, dimension]
-at::Tensor twin_rotate(const model::Shape& shape, const at::Tensor& x, int64_t layer,
+at::Tensor twin_rotate(const model::Outline& outline, const at::Tensor& x, int64_t layer,
                        model::Turning turning) {
-  const model::Rope& rope = shape.rope_of(shape.block_type(layer));
-  const model::RopeTable table = model::rope_table(rope, shape.rotated_width(), 64);
+  const model::Rope& rope = outline.rope_of(outline.block_type(layer));
+  const model::RopeTable table = model::rope_table(rope, outline.rotated_width(), 64);
   const at::Tensor position = at::arange(x.size(1), at::kDouble).unsqueeze(1);
   const at::Tensor angle = position * at::tensor(table.inverse_frequencies, at::kDouble);
   const at::Tensor c = at::cat({angle, angle}, 1).cos() * table.attention_scale;
   const double way = turning == model::Turning::kHalvesBackwards ? -1 : 1;
   const at::Tensor s = at::cat({angle, angle}, 1).sin() * table.attention_scale * way;
-  const int64_t width = shape.rotated_width(), half = width / 2;
+  const int64_t width = outline.rotated_width(), half = width / 2;
   const at::Tensor turned = x.narrow(2, 0, width);
   const at::Tensor result = turned * c + at::cat({-x.narrow(2, half, half), x.narrow(2, 0, half)}, 2) * s;
   return at::cat({result, x.narrow(2, width, x.size(2) - width)}, 2);
 }
 
 // Pairs side by side turn, as in the papers. x [heads, length, dimension]
-at::Tensor twin_rotate_pairs(const model::Shape& shape, const at::Tensor& x) {
-  const model::RopeTable table = model::rope_table(shape.rope, x.size(2), 64);
+at::Tensor twin_rotate_pairs(const model::Outline& outline, const at::Tensor& x) {
+  const model::RopeTable table = model::rope_table(outline.rope, x.size(2), 64);
   const at::Tensor position = at::arange(x.size(1), at::kDouble).unsqueeze(1);
   const at::Tensor angle = position * at::tensor(table.inverse_frequencies, at::kDouble);
   const at::Tensor c = angle.cos() * table.attention_scale, s = angle.sin() * table.attention_scale;
@@ -249,12 +250,13 @@ at::Tensor twin_rotate_pairs(const model::Shape& shape, const at::Tensor& x) {
 }
 
 // Rotated as the layer rotates heads, if it does.
-at::Tensor twin_turned(const model::Shape& shape, const at::Tensor& x, int64_t layer,
+at::Tensor twin_turned(const model::Outline& outline, const at::Tensor& x, int64_t layer,
                        model::Turning turning) {
-  if (!shape.block_type(layer).rotates) return x;
-  if (turning != model::Turning::kNeighbours) return twin_rotate(shape, x, layer, turning);
-  const int64_t width = shape.rotated_width();
-  return at::cat({twin_rotate_pairs(shape, x.narrow(2, 0, width)), x.narrow(2, width, x.size(2) - width)}, 2);
+  if (!outline.block_type(layer).rotates) return x;
+  if (turning != model::Turning::kNeighbours) return twin_rotate(outline, x, layer, turning);
+  const int64_t width = outline.rotated_width();
+  return at::cat({twin_rotate_pairs(outline, x.narrow(2, 0, width)), x.narrow(2, width, x.size(2) - width)},
+                 2);
 }
 
 // Queries [heads, length, dimension] times the factor of their positions.
@@ -267,7 +269,7 @@ at::Tensor twin_grown(const model::QueryGrowth& growth, const at::Tensor& q) {
 
 // Queries or keys of one sequence: y·wᵀ + bias, normed and rotated as the shape says. [heads, length,
 // dimension]
-at::Tensor twin_heads(const model::Shape& shape, const TwinLayer& w, const at::Tensor& y,
+at::Tensor twin_heads(const model::Outline& outline, const TwinLayer& w, const at::Tensor& y,
                       const at::Tensor& w_part, const at::Tensor& bias, const at::Tensor& norm,
                       int64_t layer) {
   const model::Attention own = w.attention();
@@ -275,40 +277,40 @@ at::Tensor twin_heads(const model::Shape& shape, const TwinLayer& w, const at::T
   at::Tensor all = at::matmul(y, w_part.t());
   if (bias.defined()) all = all + bias;
   // In a gated head, queries come first.
-  const int64_t gated = 2 * shape.head_dim;
-  if (all.size(1) == shape.heads * gated && shape.gated && !own.gates_apart)
-    all = all.view({length, -1, gated}).narrow(2, 0, shape.head_dim).reshape({length, -1});
-  if (shape.qk_norm == model::QkNorm::kAllHeads) all = twin_norm(shape, all, norm);
-  all = all.view({length, -1, shape.head_dim}).transpose(0, 1);
+  const int64_t gated = 2 * outline.head_dim;
+  if (all.size(1) == outline.heads * gated && outline.gated && !own.gates_apart)
+    all = all.view({length, -1, gated}).narrow(2, 0, outline.head_dim).reshape({length, -1});
+  if (outline.qk_norm == model::QkNorm::kAllHeads) all = twin_norm(outline, all, norm);
+  all = all.view({length, -1, outline.head_dim}).transpose(0, 1);
   const auto& [behind, weights] = own.head_norm_style;
-  if (behind) all = twin_turned(shape, all, layer, own.turning);
-  if (shape.qk_norm == model::QkNorm::kEachHead)
-    all = twin_norm(shape, all, weights ? norm : at::ones({shape.head_dim}, all.options()));
-  return behind ? all : twin_turned(shape, all, layer, own.turning);
+  if (behind) all = twin_turned(outline, all, layer, own.turning);
+  if (outline.qk_norm == model::QkNorm::kEachHead)
+    all = twin_norm(outline, all, weights ? norm : at::ones({outline.head_dim}, all.options()));
+  return behind ? all : twin_turned(outline, all, layer, own.turning);
 }
 
-at::Tensor twin_latent_attention(const model::Shape& shape, const TwinLayer& w, const at::Tensor& y) {
-  const model::Latent& latent = shape.latent;
+at::Tensor twin_latent_attention(const model::Outline& outline, const TwinLayer& w, const at::Tensor& y) {
+  const model::Latent& latent = outline.latent;
   const int64_t length = y.size(0), width = latent.unrotated + latent.rotated;
   const auto norm = [](const at::Tensor& x, const at::Tensor& weight) {
     return x * at::rsqrt(x.square().mean(-1, true) + 1e-6) * weight;
   };
-  const auto heads = [&](const at::Tensor& x) { return x.view({length, shape.heads, -1}).transpose(0, 1); };
+  const auto heads = [&](const at::Tensor& x) { return x.view({length, outline.heads, -1}).transpose(0, 1); };
   const at::Tensor asking = latent.q_rank > 0 ? norm(at::matmul(y, w.q_narrow.t()), w.q_norm) : y;
   const at::Tensor q = heads(at::matmul(asking, w.latent_q.t()));
   const bool turns = std::get<model::LatentAttention>(w.own.parts.front().mixer).rope.has_value();
-  const auto turn = [&](const at::Tensor& x) { return turns ? twin_rotate_pairs(shape, x) : x; };
+  const auto turn = [&](const at::Tensor& x) { return turns ? twin_rotate_pairs(outline, x) : x; };
   const at::Tensor narrow = at::matmul(y, w.kv_narrow.t());
   const at::Tensor kv =
       heads(at::matmul(norm(narrow.narrow(1, 0, latent.kv_rank), w.kv_norm), w.latent_kv.t()));
   const at::Tensor shared = narrow.narrow(1, latent.kv_rank, latent.rotated).unsqueeze(0);
-  const at::Tensor turned = turn(shared).expand({shape.heads, length, latent.rotated});
+  const at::Tensor turned = turn(shared).expand({outline.heads, length, latent.rotated});
   const at::Tensor queries =
       at::cat({q.narrow(2, 0, latent.unrotated), turn(q.narrow(2, latent.unrotated, latent.rotated))}, 2);
   const at::Tensor keys = at::cat({kv.narrow(2, 0, latent.unrotated), turned}, 2);
   const at::Tensor unseen = at::ones({length, length}, at::kBool).triu(1);
   const double scale =
-      shape.attention_scale > 0 ? shape.attention_scale : 1 / std::sqrt(static_cast<double>(width));
+      outline.attention_scale > 0 ? outline.attention_scale : 1 / std::sqrt(static_cast<double>(width));
   const at::Tensor scores =
       (at::matmul(twin_grown(std::get<model::LatentAttention>(w.own.parts.front().mixer).growth, queries),
                   keys.transpose(1, 2)) *
@@ -318,30 +320,32 @@ at::Tensor twin_latent_attention(const model::Shape& shape, const TwinLayer& w, 
   return at::matmul(at::softmax(scores, -1), values).transpose(0, 1).reshape({length, -1});
 }
 
-at::Tensor twin_attention(const model::Shape& shape, const TwinLayer& w, const at::Tensor& y, int64_t layer) {
-  if (shape.latent.kv_rank > 0) return twin_latent_attention(shape, w, y);
-  const int64_t length = y.size(0), group = shape.heads / shape.kv_heads;
+at::Tensor twin_attention(const model::Outline& outline, const TwinLayer& w, const at::Tensor& y,
+                          int64_t layer) {
+  if (outline.latent.kv_rank > 0) return twin_latent_attention(outline, w, y);
+  const int64_t length = y.size(0), group = outline.heads / outline.kv_heads;
   const at::Tensor q =
-      twin_grown(w.attention().growth, twin_heads(shape, w, y, w.q, w.q_bias, w.q_norm, layer));
-  const at::Tensor k = twin_heads(shape, w, y, w.k, w.k_bias, w.k_norm, layer).repeat_interleave(group, 0);
+      twin_grown(w.attention().growth, twin_heads(outline, w, y, w.q, w.q_bias, w.q_norm, layer));
+  const at::Tensor k = twin_heads(outline, w, y, w.k, w.k_bias, w.k_norm, layer).repeat_interleave(group, 0);
   at::Tensor v = at::matmul(y, w.v.t());
   if (w.v_bias.defined()) v = v + w.v_bias;
-  v = v.view({length, shape.kv_heads, shape.head_dim}).transpose(0, 1);
-  if (w.attention().normed_values) v = v * at::rsqrt(v.square().mean(-1, true) + shape.norm_eps);
+  v = v.view({length, outline.kv_heads, outline.head_dim}).transpose(0, 1);
+  if (w.attention().normed_values) v = v * at::rsqrt(v.square().mean(-1, true) + outline.norm_eps);
   v = v.repeat_interleave(group, 0);
   const at::Tensor all = at::ones({length, length}, at::kBool);
-  const bool windowed = shape.block_type(layer).windowed;
-  at::Tensor unseen = shape.causal ? all.triu(1) : windowed ? all.triu(shape.window) : all.triu(length);
-  if (windowed) unseen = unseen.logical_or(all.tril(-shape.window));
-  const double scale =
-      shape.attention_scale > 0 ? shape.attention_scale : 1 / std::sqrt(static_cast<double>(shape.head_dim));
-  at::Tensor scores = twin_cap(at::matmul(q, k.transpose(1, 2)) * scale, shape.score_cap)
+  const int64_t window = w.attention().window;
+  const bool windowed = window > 0;
+  at::Tensor unseen = outline.causal ? all.triu(1) : windowed ? all.triu(window) : all.triu(length);
+  if (windowed) unseen = unseen.logical_or(all.tril(-window));
+  const double scale = outline.attention_scale > 0 ? outline.attention_scale
+                                                   : 1 / std::sqrt(static_cast<double>(outline.head_dim));
+  at::Tensor scores = twin_cap(at::matmul(q, k.transpose(1, 2)) * scale, outline.score_cap)
                           .masked_fill(unseen, -std::numeric_limits<double>::infinity());
   if (w.sinks.defined())
-    scores = at::cat({scores, w.sinks.view({-1, 1, 1}).expand({shape.heads, length, 1})}, 2);
+    scores = at::cat({scores, w.sinks.view({-1, 1, 1}).expand({outline.heads, length, 1})}, 2);
   const at::Tensor shares = at::softmax(scores, -1).narrow(2, 0, length);
   const at::Tensor out = at::matmul(shares, v).transpose(0, 1).reshape({length, -1});
-  if (!shape.gated) return out;
+  if (!outline.gated) return out;
   if (w.head_gate.defined()) {
     const at::Tensor gate = at::matmul(y, w.head_gate.t());
     const at::Tensor open = at::sigmoid(w.head_gate_bias.defined() ? gate + w.head_gate_bias : gate);
@@ -349,13 +353,13 @@ at::Tensor twin_attention(const model::Shape& shape, const TwinLayer& w, const a
   }
   at::Tensor gate = at::matmul(y, w.q.t());
   if (w.q_bias.defined()) gate = gate + w.q_bias;
-  gate = gate.view({length, shape.heads, -1}).narrow(2, shape.head_dim, shape.head_dim);
+  gate = gate.view({length, outline.heads, -1}).narrow(2, outline.head_dim, outline.head_dim);
   return out * at::sigmoid(gate.reshape({length, -1}));
 }
 
 // act(gate) · up
-at::Tensor twin_gated(const model::Shape& shape, const at::Tensor& gate, const at::Tensor& up) {
-  switch (shape.activation) {
+at::Tensor twin_gated(const model::Outline& outline, const at::Tensor& gate, const at::Tensor& up) {
+  switch (outline.activation) {
     case model::Activation::kSquaredRelu: return at::relu(gate).square() * up;
     case model::Activation::kSilu: return at::silu(gate) * up;
     case model::Activation::kGeluTanh: return at::gelu(gate, "tanh") * up;
@@ -364,12 +368,12 @@ at::Tensor twin_gated(const model::Shape& shape, const at::Tensor& gate, const a
     case model::Activation::kClampedSilu:
     case model::Activation::kXielu: break;  // the latter: twin_mlp
   }
-  const at::Tensor g = gate.clamp_max(shape.gate_limit);
-  return (up.clamp(-shape.gate_limit, shape.gate_limit) + 1) * g * at::sigmoid(shape.gate_slope * g);
+  const at::Tensor g = gate.clamp_max(outline.gate_limit);
+  return (up.clamp(-outline.gate_limit, outline.gate_limit) + 1) * g * at::sigmoid(outline.gate_slope * g);
 }
 
 // down · (act(gate) · up), or down · act(up) without a gate.
-at::Tensor twin_mlp(const model::Shape& shape, const at::Tensor& y, const TwinLayer& w) {
+at::Tensor twin_mlp(const model::Outline& outline, const at::Tensor& y, const TwinLayer& w) {
   const auto made = [&](const at::Tensor& matrix, const at::Tensor& bias) {
     const at::Tensor product = at::matmul(y, matrix.t());
     return bias.defined() ? product + bias : product;
@@ -380,20 +384,20 @@ at::Tensor twin_mlp(const model::Shape& shape, const at::Tensor& y, const TwinLa
     const at::Tensor below = (at::expm1(up.clamp_max(-1e-6)) - up) * (slopes[1] + 0.5);
     return at::matmul(at::where(up > 0, slopes[0] * up * up, below) + 0.5 * up, w.down);
   }
-  const at::Tensor a = shape.mlp_gate ? twin_gated(shape, made(w.gate, w.gate_bias), up)
-                                      : twin_gated(shape, up, at::ones_like(up));
+  const at::Tensor a = outline.mlp_gate ? twin_gated(outline, made(w.gate, w.gate_bias), up)
+                                        : twin_gated(outline, up, at::ones_like(up));
   const at::Tensor product = at::matmul(a, w.down);
   return w.down_bias.defined() ? product + w.down_bias : product;
 }
 
 // act(gate) · up, or without a gate act(up), of rows gate, up or up alone.
-at::Tensor twin_activated(const model::Shape& shape, const at::Tensor& y, const at::Tensor& gate_up,
+at::Tensor twin_activated(const model::Outline& outline, const at::Tensor& y, const at::Tensor& gate_up,
                           const at::Tensor& bias) {
   at::Tensor made = at::matmul(y, gate_up.t());
   if (bias.defined()) made = made + bias;
-  if (!shape.mlp_gate) return twin_gated(shape, made, at::ones_like(made));
+  if (!outline.mlp_gate) return twin_gated(outline, made, at::ones_like(made));
   const auto halves = made.chunk(2, 1);
-  return twin_gated(shape, halves[0], halves[1]);
+  return twin_gated(outline, halves[0], halves[1]);
 }
 
 // Sums beside the loss.
@@ -403,9 +407,9 @@ struct Terms {
 };
 
 // All experts compute all rows; experts that a row has not chosen weigh 0. `scored`: the router's input.
-at::Tensor twin_experts(const model::Shape& shape, const TwinLayer& w, const at::Tensor& y,
+at::Tensor twin_experts(const model::Outline& outline, const TwinLayer& w, const at::Tensor& y,
                         const at::Tensor& scored, Terms& terms) {
-  const model::Experts& experts = shape.experts;
+  const model::Experts& experts = outline.experts;
   at::Tensor logits = at::matmul(scored, w.router.t());
   if (experts.biases) logits = logits + w.router_bias;
   const at::Tensor scores = experts.sigmoid ? at::sigmoid(logits) : at::softmax(logits, 1);
@@ -440,16 +444,17 @@ at::Tensor twin_experts(const model::Shape& shape, const TwinLayer& w, const at:
   weights = weights * experts.factor;
   if (w.expert_scales.defined()) weights = weights * w.expert_scales;
   at::Tensor sum = at::zeros_like(y);
-  const int64_t width = experts.hidden, rows = shape.mlp_gate ? 2 * width : width;
+  const int64_t width = experts.hidden, rows = outline.mlp_gate ? 2 * width : width;
   for (int64_t e = 0; e < experts.count; ++e) {
     const at::Tensor bias = experts.biases ? w.experts_gate_up_bias.narrow(0, e * rows, rows) : at::Tensor();
-    at::Tensor given = at::matmul(twin_activated(shape, y, w.experts_gate_up.narrow(0, e * rows, rows), bias),
-                                  w.experts_down.narrow(0, e * width, width));
-    if (experts.biases) given = given + w.experts_down_bias.narrow(0, e * shape.hidden, shape.hidden);
+    at::Tensor given =
+        at::matmul(twin_activated(outline, y, w.experts_gate_up.narrow(0, e * rows, rows), bias),
+                   w.experts_down.narrow(0, e * width, width));
+    if (experts.biases) given = given + w.experts_down_bias.narrow(0, e * outline.hidden, outline.hidden);
     sum = sum + weights.narrow(1, e, 1) * given;
   }
   if (experts.shared_hidden == 0) return sum;
-  const at::Tensor shared = at::matmul(twin_activated(shape, y, w.shared_gate_up, {}), w.shared_down);
+  const at::Tensor shared = at::matmul(twin_activated(outline, y, w.shared_gate_up, {}), w.shared_down);
   return sum + (experts.shared_gate ? at::sigmoid(at::matmul(y, w.shared_gate.t())) * shared : shared);
 }
 
@@ -486,7 +491,7 @@ at::Tensor twin_short_convolution(const model::ParameterTable& table, int64_t po
 // A recurrence, one row at a time.
 at::Tensor twin_recurrence(const model::ParameterTable& table, int64_t position,
                            const std::vector<at::Tensor>& flats, const at::Tensor& y) {
-  const model::Recurrent& own = table.shape.recurrent;
+  const model::Recurrent& own = table.model.outline().recurrent;
   const auto whole = [&](std::string_view role) { return stored(table, position, flats, role); };
   const int64_t length = y.size(0), keys = own.key_heads * own.key_width,
                 shared = own.value_heads / own.key_heads;
@@ -535,7 +540,7 @@ at::Tensor twin_recurrence(const model::ParameterTable& table, int64_t position,
 // Mamba-2, likewise.
 at::Tensor twin_mamba(const model::ParameterTable& table, int64_t position,
                       const std::vector<at::Tensor>& flats, const at::Tensor& y) {
-  const model::Recurrent& own = table.shape.recurrent;
+  const model::Recurrent& own = table.model.outline().recurrent;
   const auto whole = [&](std::string_view role) { return stored(table, position, flats, role); };
   const int64_t length = y.size(0), values = own.values(), keys = own.key_heads * own.key_width;
   const int64_t shared = own.value_heads / own.key_heads;
@@ -570,7 +575,7 @@ at::Tensor twin_mamba(const model::ParameterTable& table, int64_t position,
 // GLA, likewise.
 at::Tensor twin_gla(const model::ParameterTable& table, int64_t position,
                     const std::vector<at::Tensor>& flats, const at::Tensor& y) {
-  const model::Recurrent& own = table.shape.recurrent;
+  const model::Recurrent& own = table.model.outline().recurrent;
   const auto whole = [&](std::string_view role) { return stored(table, position, flats, role); };
   const int64_t length = y.size(0), keys = own.key_heads * own.key_width;
   const auto parts =
@@ -598,7 +603,7 @@ at::Tensor twin_gla(const model::ParameterTable& table, int64_t position,
 // KDA, likewise: a delta rule whose states decay by key channel.
 at::Tensor twin_kda(const model::ParameterTable& table, int64_t position,
                     const std::vector<at::Tensor>& flats, const at::Tensor& y) {
-  const model::Recurrent& own = table.shape.recurrent;
+  const model::Recurrent& own = table.model.outline().recurrent;
   const auto whole = [&](std::string_view role) { return stored(table, position, flats, role); };
   const int64_t length = y.size(0), keys = own.key_heads * own.key_width;
   const auto parts = twin_convolution(at::matmul(y, whole("recurrent_qkv").t()),
@@ -629,38 +634,38 @@ at::Tensor twin_kda(const model::ParameterTable& table, int64_t position,
 }
 
 // The result of a layer's first part.
-at::Tensor twin_mixed(const model::ParameterTable& table, const model::Shape& shape, const TwinLayer& w,
+at::Tensor twin_mixed(const model::ParameterTable& table, const model::Outline& outline, const TwinLayer& w,
                       int64_t layer, const std::vector<at::Tensor>& flats, const at::Tensor& y) {
   const int64_t position = table.program.blocks().begin + layer;
   if (std::holds_alternative<model::ShortConvolution>(w.own.parts.front().mixer))
     return twin_short_convolution(table, position, flats, y);
-  const bool recurrent = shape.block_type(layer).recurrent;
-  if (recurrent && shape.recurrent.recurrence == model::Recurrence::kMamba2)
+  const bool recurrent = outline.block_type(layer).recurrent;
+  if (recurrent && outline.recurrent.recurrence == model::Recurrence::kMamba2)
     return twin_mamba(table, position, flats, y);
-  if (recurrent && shape.recurrent.recurrence == model::Recurrence::kGla)
+  if (recurrent && outline.recurrent.recurrence == model::Recurrence::kGla)
     return twin_gla(table, position, flats, y);
-  if (recurrent && shape.recurrent.recurrence == model::Recurrence::kKda)
+  if (recurrent && outline.recurrent.recurrence == model::Recurrence::kKda)
     return twin_kda(table, position, flats, y);
   if (recurrent) return twin_recurrence(table, position, flats, y);
-  const at::Tensor a = at::matmul(twin_attention(shape, w, y, layer), w.out);
+  const at::Tensor a = at::matmul(twin_attention(outline, w, y, layer), w.out);
   return w.out_bias.defined() ? a + w.out_bias : a;
 }
 
 // Experts beside an MLP, each with norms around it, and a norm behind their sum.
 template <typename Norm>
-at::Tensor twin_joint(const model::Shape& shape, const TwinLayer& w, const at::Tensor& x, const Norm& normed,
-                      Terms& terms) {
-  const double width = std::sqrt(static_cast<double>(shape.hidden));
+at::Tensor twin_joint(const model::Outline& outline, const TwinLayer& w, const at::Tensor& x,
+                      const Norm& normed, Terms& terms) {
+  const double width = std::sqrt(static_cast<double>(outline.hidden));
   const at::Tensor scored =
-      x * at::rsqrt(x.square().mean(-1, true) + shape.norm_eps) * w.router_scale / width;
-  const at::Tensor experts = twin_experts(shape, w, normed(x, "experts_norm"), scored, terms);
-  const at::Tensor mlp = twin_mlp(shape, normed(x, "mlp_norm"), w);
+      x * at::rsqrt(x.square().mean(-1, true) + outline.norm_eps) * w.router_scale / width;
+  const at::Tensor experts = twin_experts(outline, w, normed(x, "experts_norm"), scored, terms);
+  const at::Tensor mlp = twin_mlp(outline, normed(x, "mlp_norm"), w);
   return normed(normed(mlp, "mlp_norm_behind") + normed(experts, "experts_norm_behind"), "joint_norm");
 }
 
 at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, const at::Tensor& ids,
                        Terms& terms) {
-  const model::ParameterTable table = model::parameter_table(c.shape);
+  const model::ParameterTable table = model::parameter_table(c.model);
   const at::Tensor embedding = stored(table, table.program.embedding(), flats, "embedding");
   // x + factor · part(norm(x)), x + norm(part(x)), or x + norm(part(norm(x))).
   const auto normed_by = [&](int64_t position, const at::Tensor& rows, const std::string& own) {
@@ -668,53 +673,53 @@ at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, cons
       const at::Tensor found = stored(table, position, flats, name);
       return found.defined() ? found.view(-1) : found;
     };
-    return twin_row_norm(c.shape, rows, vector(own), vector(own + "_bias"));
+    return twin_row_norm(c.model, rows, vector(own), vector(own + "_bias"));
   };
   const auto joined = [&](const at::Tensor& x, int64_t position, const std::string& role,
                           model::NormPlace place, auto part) {
     const bool behind = place == model::NormPlace::kBehind || place == model::NormPlace::kOfSum;
     const at::Tensor y = part(behind ? x : normed_by(position, x, role));
-    if (place == model::NormPlace::kBefore) return x + y * c.shape.residual_scale;
+    if (place == model::NormPlace::kBefore) return x + y * c.model.residual_scale;
     if (place == model::NormPlace::kOfSum) return normed_by(position, x + y, role + "_behind");
     return x + normed_by(position, y, role + "_behind");
   };
-  at::Tensor x = embedding.index_select(0, ids) * c.shape.embedding_scale;
+  at::Tensor x = embedding.index_select(0, ids) * c.model.embedding_scale;
   const int64_t begin = table.program.embedding();
-  if (c.shape.positions > 0) {
+  if (c.model.positions > 0) {
     x = x + stored(table, begin, flats, "positions").narrow(0, 0, ids.size(0)) +
         stored(table, begin, flats, "token_kinds").narrow(0, 0, 1);
   }
-  if (model::embedding_of(c.shape).norm) x = normed_by(begin, x, "embedding_norm");
-  for (int64_t i = 0; i < c.shape.layers; ++i) {
-    const model::Shape& shape = c.shape_of(i);
+  if (model::embedding_of(c.model).norm) x = normed_by(begin, x, "embedding_norm");
+  for (int64_t i = 0; i < c.model.layers; ++i) {
+    const model::Outline& outline = c.shape_of(i);
     const int64_t position = table.program.blocks().begin + i;
-    const TwinLayer w = twin_layer(table, shape, position, flats);
-    const bool recurrent = shape.block_type(i).recurrent;
-    const bool experts = shape.block_type(i).experts;
-    const auto place = [&](bool before) { return before ? model::NormPlace::kBefore : shape.norm_place; };
+    const TwinLayer w = twin_layer(table, outline, position, flats);
+    const bool recurrent = outline.block_type(i).recurrent;
+    const bool experts = outline.block_type(i).experts;
+    const auto place = [&](bool before) { return before ? model::NormPlace::kBefore : outline.norm_place; };
     const std::string role = recurrent ? "recurrent_norm" : "attention_norm";
-    const auto mix = [&](const at::Tensor& y) { return twin_mixed(table, shape, w, i, flats, y); };
+    const auto mix = [&](const at::Tensor& y) { return twin_mixed(table, outline, w, i, flats, y); };
     const auto feed = [&](const at::Tensor& y) {
-      return experts ? twin_experts(shape, w, y, y, terms) : twin_mlp(shape, y, w);
+      return experts ? twin_experts(outline, w, y, y, terms) : twin_mlp(outline, y, w);
     };
     const at::Tensor first = x;
-    if (shape.heads > 0) x = joined(x, position, role, place(recurrent), mix);
-    if (shape.ffn_hidden == 0) continue;
+    if (outline.heads > 0) x = joined(x, position, role, place(recurrent), mix);
+    if (outline.ffn_hidden == 0) continue;
     if (w.own.joint) {
       const auto normed = [&](const at::Tensor& of, const char* by) { return normed_by(position, of, by); };
-      x = x + twin_joint(shape, w, x, normed, terms);
+      x = x + twin_joint(outline, w, x, normed, terms);
     } else if (w.own.parts.back().beside) {
-      x = x + feed(normed_by(position, first, role)) * c.shape.residual_scale;
+      x = x + feed(normed_by(position, first, role)) * c.model.residual_scale;
     } else {
       x = joined(x, position, "mlp_norm", place(recurrent), feed);
     }
     if (w.own.scalar) x = x * stored(table, position, flats, "layer_scalar").view(-1);
   }
-  if (c.shape.norm_place != model::NormPlace::kOfSum) x = normed_by(table.program.head(), x, "final_norm");
+  if (c.model.norm_place != model::NormPlace::kOfSum) x = normed_by(table.program.head(), x, "final_norm");
   const at::Tensor head =
-      c.shape.tie_embeddings ? embedding : stored(table, table.program.head(), flats, "head");
-  const at::Tensor logits = at::matmul(x, head.t()) / c.shape.logit_divisor;
-  return twin_cap(logits, c.shape.logit_cap);
+      c.model.tie_embeddings ? embedding : stored(table, table.program.head(), flats, "head");
+  const at::Tensor logits = at::matmul(x, head.t()) / c.model.logit_divisor;
+  return twin_cap(logits, c.model.logit_cap);
 }
 
 }  // namespace

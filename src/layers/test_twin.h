@@ -7,14 +7,14 @@
 #include <cstdint>
 #include <vector>
 
-#include "model/shape.h"
+#include "model/outline.h"
 
 namespace sluice::layers {
 
 enum class Activations { kKeep, kRecompute };
 
 struct Case {
-  model::Shape shape;
+  model::Outline model;
   std::vector<int64_t> lengths;
   at::ScalarType dtype = at::kDouble;
   int64_t logits_chunk_bytes = 0;  // 0: the default
@@ -25,10 +25,10 @@ struct Case {
   at::Device device = at::kCPU;
   // Shapes by layer, for layers with their own definition (model::BlockType::own): an MLP alone has no heads,
   // a mixer alone no MLP. Empty: all layers have `shape`.
-  std::vector<model::Shape> layers = {};
+  std::vector<model::Outline> layers = {};
 
-  const model::Shape& shape_of(int64_t layer) const {
-    return layers.empty() ? shape : layers[static_cast<size_t>(layer)];
+  const model::Outline& shape_of(int64_t layer) const {
+    return layers.empty() ? model : layers[static_cast<size_t>(layer)];
   }
 };
 
@@ -44,7 +44,7 @@ struct Data {
   std::vector<int64_t> targets;   // next token, -1 at the end of a sequence and where masked
 };
 
-model::Shape small_shape(int64_t heads, int64_t kv_heads, bool tied);
+model::Outline small_shape(int64_t heads, int64_t kv_heads, bool tied);
 
 // Weights, and tokens of c.lengths; some have no target.
 Data random_data(const Case& c);

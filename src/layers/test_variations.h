@@ -7,46 +7,48 @@
 
 #include "model/layer_of.h"
 #include "model/make_parts.h"
+#include "model/outline.h"
 #include "model/roles.h"
-#include "model/shape.h"
+#include "model/test_families.h"
 
 namespace sluice::layers {
 
 struct Variation {
   std::string name;
-  void (*apply)(model::Shape&);
+  void (*apply)(model::Outline&);
 };
 inline void PrintTo(const Variation& variation, std::ostream* stream) { *stream << variation.name; }
 
 inline const std::vector<Variation>& norm_and_mlp_variations() {
   using model::NormKind;
-  using model::Shape;
+  using model::Outline;
   static const std::vector<Variation> all = {
-      {"LayerNormsWithBiases", [](Shape& s) { s.norm = {.kind = model::NormKind::kLayer, .biases = true}; }},
+      {"LayerNormsWithBiases",
+       [](Outline& s) { s.norm = {.kind = model::NormKind::kLayer, .biases = true}; }},
       {"LayerNormsAroundWithoutBiases",
-       [](Shape& s) {
+       [](Outline& s) {
          s.norm.kind = NormKind::kLayer;
          s.norm_place = model::NormPlace::kAround;
        }},
-      {"NormsWithoutWeights", [](Shape& s) { s.norm.weights = false; }},
+      {"NormsWithoutWeights", [](Outline& s) { s.norm.weights = false; }},
       {"LayerNormsWithoutWeightsBehind",
-       [](Shape& s) {
+       [](Outline& s) {
          s.norm = {NormKind::kLayer, false, false};
          s.norm_place = model::NormPlace::kBehind;
        }},
       {"MlpOfSquaredReluWithoutAGate",
-       [](Shape& s) {
+       [](Outline& s) {
          s.mlp_gate = false;
          s.activation = model::Activation::kSquaredRelu;
        }},
       {"MlpOfGeluWithoutAGateWithBiases",
-       [](Shape& s) {
+       [](Outline& s) {
          s.mlp_gate = false;
          s.mlp_bias = true;
          s.activation = model::Activation::kGeluTanh;
        }},
       {"LayerNormsOfSumsAndLearntPositions",
-       [](Shape& s) {
+       [](Outline& s) {
          s.norm = {.kind = NormKind::kLayer, .biases = true};
          s.norm_place = model::NormPlace::kOfSum;
          s.embedding_norm = true;
@@ -55,15 +57,15 @@ inline const std::vector<Variation>& norm_and_mlp_variations() {
          s.mlp_bias = s.qkv_bias = s.out_bias = true;
          s.activation = model::Activation::kGelu;
        }},
-      {"MlpGatedByGelu", [](Shape& s) { s.activation = model::Activation::kGelu; }},
+      {"MlpGatedByGelu", [](Outline& s) { s.activation = model::Activation::kGelu; }},
       {"MlpOfXielu",
-       [](Shape& s) {
+       [](Outline& s) {
          s.mlp_gate = false;
          s.activation = model::Activation::kXielu;
        }},
-      {"MlpOfSiluWithoutAGate", [](Shape& s) { s.mlp_gate = false; }},
+      {"MlpOfSiluWithoutAGate", [](Outline& s) { s.mlp_gate = false; }},
       {"MlpGatedBySquaredReluWithBiases",
-       [](Shape& s) {
+       [](Outline& s) {
          s.mlp_bias = true;
          s.activation = model::Activation::kSquaredRelu;
        }},
@@ -71,24 +73,24 @@ inline const std::vector<Variation>& norm_and_mlp_variations() {
   return all;
 }
 
-inline void turn(model::Shape& s, model::Turning turning) {
+inline void turn(model::Outline& s, model::Turning turning) {
   model::change_attention(s, [=](model::Attention& own) { own.turning = turning; });
 }
-inline void norm_behind_rotation(model::Shape& s) {
+inline void norm_behind_rotation(model::Outline& s) {
   model::change_attention(s, [](model::Attention& own) { own.head_norm_style.behind_rotation = true; });
 }
-inline void put_beside(model::Shape& s) {
+inline void put_beside(model::Outline& s) {
   model::change_layers(
       s, [](const model::BlockType&, model::Layer& layer) { model::put_beside(layer, layer.parts[1]); });
 }
-inline void multiply_results(model::Shape& s) {
+inline void multiply_results(model::Outline& s) {
   model::change_layers(s, [](const model::BlockType&, model::Layer& layer) {
     layer.scalar = model::vector(model::roles::kLayerScalar, {"layer_scalar"}, {{1, 0}}, model::Start::kOne);
     layer.scalar->fixed = true;
   });
 }
 // Experts with a router's own norm beside an MLP, in the layers that have experts.
-inline void put_experts_beside_mlp(model::Shape& s) {
+inline void put_experts_beside_mlp(model::Outline& s) {
   model::change_layers(s, [&](const model::BlockType& type, model::Layer& layer) {
     if (!type.experts) return;
     const model::Gate gate{.activation = s.activation};
@@ -101,7 +103,7 @@ inline void put_experts_beside_mlp(model::Shape& s) {
   });
 }
 // Recurrent layers become convolutions of 12 channels that are `rows` rows wide.
-inline void convolve(model::Shape& s, int64_t rows, model::ConvolutionBias bias) {
+inline void convolve(model::Outline& s, int64_t rows, model::ConvolutionBias bias) {
   s.recurrent = {.recurrence = model::Recurrence::kGla,
                  .key_heads = 12,
                  .value_heads = 12,
@@ -117,25 +119,25 @@ inline void convolve(model::Shape& s, int64_t rows, model::ConvolutionBias bias)
 
 // Variations of head rotation, of head norms, and of query growth.
 inline const std::vector<Variation>& position_variations() {
-  using model::Shape;
+  using model::Outline;
   static const std::vector<Variation> all = {
-      {"NeighboursTurn", [](Shape& s) { turn(s, model::Turning::kNeighbours); }},
+      {"NeighboursTurn", [](Outline& s) { turn(s, model::Turning::kNeighbours); }},
       {"SomeNeighboursTurnOfNormedHeads",
-       [](Shape& s) {
+       [](Outline& s) {
          s.rotated = 4;
          s.qk_norm = model::QkNorm::kEachHead;
          s.qkv_bias = true;
          s.norm_place = model::NormPlace::kAround;
          turn(s, model::Turning::kNeighbours);
        }},
-      {"HalvesTurnBackwards", [](Shape& s) { turn(s, model::Turning::kHalvesBackwards); }},
+      {"HalvesTurnBackwards", [](Outline& s) { turn(s, model::Turning::kHalvesBackwards); }},
       {"HeadsNormedBehindTheirRotation",
-       [](Shape& s) {
+       [](Outline& s) {
          s.qk_norm = model::QkNorm::kEachHead;
          norm_behind_rotation(s);
        }},
       {"HeadsNormedWithoutWeightsAndNormedEmbeddings",
-       [](Shape& s) {
+       [](Outline& s) {
          s.qk_norm = model::QkNorm::kEachHead;
          s.embedding_norm = true;
          s.norm.weights = false;
@@ -145,13 +147,13 @@ inline const std::vector<Variation>& position_variations() {
          });
        }},
       {"QueriesGrow",
-       [](Shape& s) {
+       [](Outline& s) {
          s.qk_norm = model::QkNorm::kEachHead;
          model::change_attention(s,
                                  [](model::Attention& own) { own.growth = {.beta = 0.7, .positions = 4}; });
        }},
       {"LatentQueriesGrow",
-       [](Shape& s) {
+       [](Outline& s) {
          s.latent = {.q_rank = 10, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
          s.kv_heads = s.heads;
          s.head_dim = 8;
@@ -161,7 +163,7 @@ inline const std::vector<Variation>& position_variations() {
          });
        }},
       {"LatentKeysOfWholeQueriesThatOneLayerTurns",
-       [](Shape& s) {
+       [](Outline& s) {
          s.latent = {.kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
          s.kv_heads = s.heads;
          s.head_dim = 8;
@@ -174,44 +176,45 @@ inline const std::vector<Variation>& position_variations() {
 
 // Parts beside others, factors of products, and gates that stand apart.
 inline const std::vector<Variation>& part_variations() {
-  using model::Shape;
+  using model::Outline;
   static const std::vector<Variation> all = {
-      {"AttentionLooksBothWays", [](Shape& s) { s.causal = false; }},
+      {"AttentionLooksBothWays", [](Outline& s) { s.causal = false; }},
       {"AttentionLooksBothWaysThroughAWindow",
-       [](Shape& s) {
+       [](Outline& s) {
          s.causal = false;
          s.window = 3;
          s.block_types = {{.windowed = true}, {}};
        }},
+      {"WindowsOfTwoWidths", [](Outline& s) { s = model::two_windows_outline(s); }},
       {"GatesApartFromQueries",
-       [](Shape& s) {
+       [](Outline& s) {
          s.gated = true;
          s.qk_norm = model::QkNorm::kEachHead;
          s.norm_place = model::NormPlace::kAround;
          model::change_attention(s, [](model::Attention& own) { own.gates_apart = true; });
        }},
       {"GatesOfWholeHeads",
-       [](Shape& s) {
+       [](Outline& s) {
          s.gated = s.qkv_bias = true;
          model::change_attention(s,
                                  [](model::Attention& own) { own.gates_apart = own.gates_of_heads = true; });
        }},
       {"MlpBesideAttention",
-       [](Shape& s) {
+       [](Outline& s) {
          s.norm.kind = model::NormKind::kLayer;
          s.residual_scale = 0.4;
          turn(s, model::Turning::kNeighbours);
          put_beside(s);
        }},
       {"ProductsHaveFactors",
-       [](Shape& s) {
+       [](Outline& s) {
          model::change_layers(s, [](const model::BlockType&, model::Layer& layer) {
            layer.parts[0].factors = {{"qkv", {1.5, 0.5, 2}}};
            layer.parts[1].factors = {{"gate_up", {0.7, 1}}};
          });
        }},
       {"ExpertsBesideAttentionOfWhichOneLayerHasNone",
-       [](Shape& s) {
+       [](Outline& s) {
          s.experts = {.count = 5, .per_token = 2, .hidden = 13};
          s.block_types = {{}, {.experts = true}};
          put_beside(s);
@@ -223,10 +226,10 @@ inline const std::vector<Variation>& part_variations() {
 // Norms of values, keys that are also values, experts beside an MLP, and a scalar that multiplies a layer's
 // result.
 inline const std::vector<Variation>& value_variations() {
-  using model::Shape;
+  using model::Outline;
   static const std::vector<Variation> all = {
       {"NormedValuesAndALayersNumber",
-       [](Shape& s) {
+       [](Outline& s) {
          s.qk_norm = model::QkNorm::kEachHead;
          s.norm_place = model::NormPlace::kAround;
          s.rope = {.theta = 100.0, .scaling = model::RopeScaling::kProportional, .proportion = 0.7};
@@ -234,18 +237,18 @@ inline const std::vector<Variation>& value_variations() {
          multiply_results(s);
        }},
       {"KeysAreValuesWithBiases",
-       [](Shape& s) {
+       [](Outline& s) {
          s.qk_norm = model::QkNorm::kEachHead;
          s.qkv_bias = true;
          model::change_attention(
              s, [](model::Attention& own) { own.normed_values = own.keys_are_values = true; });
        }},
       {"KeysAreValuesWithoutNorms",
-       [](Shape& s) {
+       [](Outline& s) {
          model::change_attention(s, [](model::Attention& own) { own.keys_are_values = true; });
        }},
       {"ExpertsBesideAnMlp",
-       [](Shape& s) {
+       [](Outline& s) {
          s.experts = {.count = 5, .per_token = 2, .hidden = 13, .normalised = true};
          s.norm_place = model::NormPlace::kAround;
          s.activation = model::Activation::kGeluTanh;
@@ -260,10 +263,10 @@ inline const std::vector<Variation>& value_variations() {
 // Experts without gates or with norms behind them; layers that mix by a convolution, or by a recurrence
 // without norm.
 inline const std::vector<Variation>& layer_variations() {
-  using model::Shape;
+  using model::Outline;
   static const std::vector<Variation> all = {
       {"ExpertsWithoutGatesBesideASharedOne",
-       [](Shape& s) {
+       [](Outline& s) {
          s.experts = {.count = 5, .per_token = 2, .hidden = 13, .normalised = true, .shared_hidden = 9};
          s.experts.sigmoid = s.experts.corrected = true;
          s.mlp_gate = false;
@@ -273,25 +276,25 @@ inline const std::vector<Variation>& layer_variations() {
          });
        }},
       {"ExpertsGatedBySquaredReluWithNormsAround",
-       [](Shape& s) {
+       [](Outline& s) {
          s.experts = {.count = 4, .per_token = 2, .hidden = 6, .shared_hidden = 9};
          s.activation = model::Activation::kSquaredRelu;
          s.norm_place = model::NormPlace::kAround;
          s.block_types = {{.experts = true}, {}};
        }},
       {"ShortConvolutions",
-       [](Shape& s) {
+       [](Outline& s) {
          s.block_types = {{.recurrent = true}, {.recurrent = true}};
          convolve(s, 3, model::ConvolutionBias::kNone);
        }},
       {"ShortConvolutionsWithBiasesBesideExperts",
-       [](Shape& s) {
+       [](Outline& s) {
          s.experts = {.count = 5, .per_token = 2, .hidden = 13};
          s.block_types = {{.experts = true, .recurrent = true}, {}};
          convolve(s, 5, model::ConvolutionBias::kOwn);
        }},
       {"Mamba2WithoutANorm",
-       [](Shape& s) {
+       [](Outline& s) {
          s.recurrent = {.recurrence = model::Recurrence::kMamba2,
                         .key_heads = 12,
                         .value_heads = 24,

@@ -103,7 +103,7 @@ run::PreparedStep prepare_episodes(run::RunContext& run, const rl::MiniBatch& ep
   const run::StepInputs inputs = run.planning().inputs();
   // A teacher that reads the same sequences may not be able to branch.
   const bool shares = inputs.earlier == nullptr &&
-                      session::shares_prompts(run.config(), inputs.planner.cost().options().shape);
+                      session::shares_prompts(run.config(), inputs.planner.cost().options().model);
   const std::vector<session::PromptResponses> answers = answers_of(episodes);
   const std::vector<Sequence> sequences =
       shares ? session::best_response_sequences(inputs.planner, step, answers)

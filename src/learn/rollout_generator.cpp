@@ -151,7 +151,7 @@ std::vector<std::vector<Response>> RolloutGenerator::generate_own(
   }
   const generate::Decoder decoder(model, pages, most_texts);
   generate::Generator generator(
-      decoder, options, corpus::rows_without_token(*tokenizer_, model.context.shape.vocab, end_tokens_));
+      decoder, options, corpus::rows_without_token(*tokenizer_, model.context.model.vocab(), end_tokens_));
   generate::SamplingParams way{
       .sampling = {.temperature = sampling_params == SamplingMode::kGreedy ? 0.0 : 1.0,
                    .seed = static_cast<uint64_t>(config.data.seed)},

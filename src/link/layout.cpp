@@ -15,7 +15,7 @@ namespace {
 using base::text;
 
 void require_cuttable(const model::ParameterTable& table, const strategy::Scheme& scheme) {
-  std::string fault = model::cut_fault(table.shape, scheme.tp, scheme.pp, scheme.ep);
+  std::string fault = model::cut_fault(table.model, scheme.tp, scheme.pp, scheme.ep);
   if (const int64_t blocks = table.program.run_blocks(); fault.empty() && scheme.pp > blocks)
     fault = text(scheme.pp, " stages but the trunk has ", blocks, " layers: lower pp");
   if (fault.empty()) return;
@@ -24,13 +24,13 @@ void require_cuttable(const model::ParameterTable& table, const strategy::Scheme
 }
 
 std::string placement_fault(const model::ParameterTable& table, const strategy::ExpertPlacement& placement) {
-  const int64_t layers = table.shape.layers;
+  const int64_t layers = table.model.layers();
   if (std::ssize(placement.layers) != layers)
     return text("its experts are placed in ", placement.layers.size(), " layers of ", layers);
   for (int64_t layer = 0; layer < layers; ++layer) {
     const std::vector<int>& seats = placement.layers[static_cast<size_t>(layer)];
     const int64_t placed = seats.empty() ? 0 : std::ranges::max(seats) + 1;
-    const int64_t experts = table.shape.block_type(layer).experts ? table.shape.experts.count : 0;
+    const int64_t experts = table.model.has_experts(layer) ? table.model.experts().count : 0;
     if (placed != experts) return text("layer ", layer, " places ", placed, " experts and has ", experts);
   }
   return "";

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "link/test_cases.h"
+#include "model/outline.h"
 
 namespace sluice::link {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-model::Shape small_shape(int64_t layers, bool tied) {
+model::Outline small_shape(int64_t layers, bool tied) {
   return {.layers = layers,
           .hidden = 8,
           .heads = 4,
@@ -107,9 +108,9 @@ TEST(ComputeLayout, ShareGroupsCutTheShardOfTheirLanes) {
 // Lanes in the same place of their expert groups hold the same experts together; all other parameters lie as
 // if lanes gathered experts.
 TEST(ComputeLayout, ExpertGroupsDivideExperts) {
-  model::Shape shape = small_shape(2, false);
-  shape.experts = {.count = 4, .per_token = 2, .hidden = 6};
-  const model::ParameterTable table = model::parameter_table(shape);
+  model::Outline outline = small_shape(2, false);
+  outline.experts = {.count = 4, .per_token = 2, .hidden = 6};
+  const model::ParameterTable table = model::parameter_table(outline);
   const strategy::Strategy divided = strategy::parse_strategy("<2,1,4,4,2>", 8);
   const ComputeLayout layout(table, divided, 8);
   const ComputeLayout gathered(table, strategy::parse_strategy("<2,1,4,4>", 8), 8);
@@ -142,10 +143,10 @@ TEST(ComputeLayout, ExpertGroupsDivideExperts) {
 
 // A lane holds the experts that have slots there; an expert with several slots lies on several lanes.
 TEST(ComputeLayout, PlacedExpertsLieWhereTheirSeatsAre) {
-  model::Shape shape = small_shape(2, false);
-  shape.experts = {.count = 4, .per_token = 2, .hidden = 6};
-  shape.block_types = {{}, {.experts = true}};
-  const model::ParameterTable table = model::parameter_table(shape);
+  model::Outline outline = small_shape(2, false);
+  outline.experts = {.count = 4, .per_token = 2, .hidden = 6};
+  outline.block_types = {{}, {.experts = true}};
+  const model::ParameterTable table = model::parameter_table(outline);
   strategy::Strategy strategy = strategy::parse_strategy("<2,1,4,4,2>", 8);
   strategy.pipelines[0].placement =
       std::make_shared<const strategy::ExpertPlacement>(strategy::ExpertPlacement{{{}, {0, 1, 3, 0, 2, 3}}});
@@ -203,7 +204,7 @@ TEST(ComputeLayout, SchemeThatCannotCutTheModelIsRefusedByName) {
 TEST(ComputeLayout, TrunksHoldTheBucketsThatTheyRead) {
   const model::ParameterTable whole = model::parameter_table(small_shape(4, /*tied=*/true));
   const auto trunk = [&](base::Interval run) {
-    return model::parameter_table(whole.shape, whole.program.trunk(run));
+    return model::parameter_table(whole.model, whole.program.trunk(run));
   };
   const strategy::Strategy stages = strategy::parse_strategy("<1,2,1>", 2);
   const model::ParameterTable first = trunk({0, 3}), last = trunk({3, 6});

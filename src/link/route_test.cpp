@@ -31,14 +31,14 @@ Routed routed(Case c) {
 }
 
 model::ParameterTable even_table(int64_t layers, bool tied = false) {
-  return model::parameter_table({.layers = layers,
-                                 .hidden = 16,
-                                 .heads = 8,
-                                 .kv_heads = 8,
-                                 .head_dim = 2,
-                                 .ffn_hidden = 32,
-                                 .vocab = 64,
-                                 .tie_embeddings = tied});
+  return model::parameter_table(model::Outline{.layers = layers,
+                                               .hidden = 16,
+                                               .heads = 8,
+                                               .kv_heads = 8,
+                                               .head_dim = 2,
+                                               .ffn_hidden = 32,
+                                               .vocab = 64,
+                                               .tie_embeddings = tied});
 }
 
 int owner_of(const Routed& r, int bucket, int64_t element) {
@@ -230,13 +230,13 @@ TEST(Route, EvenlyCutParameterHasThePapersSegments) {
     int world_size;
   } cases[] = {{"6x<1,1,1>", 6}, {"<2,1,1> + <4,1,1>", 6}, {"3x<4,1,1>", 12}, {"<8,1,1> + 2x<2,1,1>", 12}};
   for (const auto& [text, world] : cases) {
-    Case c{model::parameter_table({.layers = 1,
-                                   .hidden = 24,
-                                   .heads = 8,
-                                   .kv_heads = 8,
-                                   .head_dim = 2,
-                                   .ffn_hidden = 24,
-                                   .vocab = 24}),
+    Case c{model::parameter_table(model::Outline{.layers = 1,
+                                                 .hidden = 24,
+                                                 .heads = 8,
+                                                 .kv_heads = 8,
+                                                 .head_dim = 2,
+                                                 .ffn_hidden = 24,
+                                                 .vocab = 24}),
            strategy::parse_strategy(text, world), world, world};
     // The paper's mutual slices (Hydraulis, section 5.2): evenly many segments, LCM(N, TPmax).
     int most_tp = 1;
@@ -267,14 +267,14 @@ TEST(Route, EvenlyCutParameterHasThePapersSegments) {
 // One layer, tied; ranks 0 and 1 (node 0) cut it by TP, rank 2 holds all of it, rank 3 idles but owns. What
 // ranks 0 and 1 share (the second norm: bucket 1 from 26 to 28) enters node 0 in halves and spreads there.
 TEST(Route, GoldenText) {
-  const Case c{model::parameter_table({.layers = 1,
-                                       .hidden = 2,
-                                       .heads = 2,
-                                       .kv_heads = 1,
-                                       .head_dim = 2,
-                                       .ffn_hidden = 2,
-                                       .vocab = 4,
-                                       .tie_embeddings = true}),
+  const Case c{model::parameter_table(model::Outline{.layers = 1,
+                                                     .hidden = 2,
+                                                     .heads = 2,
+                                                     .kv_heads = 1,
+                                                     .head_dim = 2,
+                                                     .ffn_hidden = 2,
+                                                     .vocab = 4,
+                                                     .tie_embeddings = true}),
                strategy::parse_strategy("<2,1,1> + <1,1,1>", 4), 4, 2};
   const Routed r = routed(c);
   EXPECT_EQ(to_text(r.route_), R"(4 ranks, 2 a node

@@ -5,7 +5,8 @@
 #include <map>
 
 #include "link/test_cases.h"
-#include "model/tuning.h"
+#include "model/outline.h"
+#include "model/test_tuning.h"
 
 namespace sluice::link {
 namespace {
@@ -234,9 +235,9 @@ TEST(Wire, CountsEqualTheTheory) {
 TEST(Wire, PushesOfFrozenBucketsMoveNothing) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
     Case c = random_case(seed);
-    model::Shape shape = c.table.shape;
-    model::freeze(shape, {"model.embed_tokens", "*.mlp.*"});
-    c.table = model::parameter_table(shape);
+    model::Outline outline = c.table.model.outline();
+    model::freeze(outline, {"model.embed_tokens", "*.mlp.*"});
+    c.table = model::parameter_table(outline);
     const World<float> world(c);
     const Rounds by_round = rounds(c.table, c.strategy);
     const std::vector<RoundVolume> volumes =
@@ -280,8 +281,8 @@ TEST(Wire, RouteOfOneRankGivesTheSamePlan) {
 TEST(Wire, ContiguousSlicesMoveAsOneRun) {
   // One pipeline of one rank beside an idle one: everything it lacks is the idle rank's half.
   const Case c{
-      model::parameter_table(
-          {.layers = 1, .hidden = 4, .heads = 2, .kv_heads = 2, .head_dim = 2, .ffn_hidden = 4, .vocab = 8}),
+      model::parameter_table(model::Outline{
+          .layers = 1, .hidden = 4, .heads = 2, .kv_heads = 2, .head_dim = 2, .ffn_hidden = 4, .vocab = 8}),
       strategy::parse_strategy("<1,1,1>", 2), 2, 8};
   const World<float> world(c);
   const RoundWire wire = pull_wire(c.table, world.layout, world.whole_route().rounds.front(), 0);

@@ -10,8 +10,8 @@
 #include "base/json.h"
 #include "base/rng.h"
 #include "model/parameters.h"
-#include "model/test_shape.h"
-#include "model/tuning.h"
+#include "model/test_outline.h"
+#include "model/test_tuning.h"
 
 namespace sluice::model {
 namespace {
@@ -110,11 +110,11 @@ TEST(CodedWeight, EachNumberHasOnePlaceInOneBlock) {
   }
 }
 
-Shape quantized(WeightFormat format, int64_t word_bytes) {
-  Shape shape = shape_of_odd_sizes();
-  adapt(shape, {.rank = 2, .alpha = 4, .targets = {"all-linear"}});
-  quantize_base(shape, {format, word_bytes});
-  return shape;
+Outline quantized(WeightFormat format, int64_t word_bytes) {
+  Outline outline = outline_of_odd_sizes();
+  adapt(outline, {.rank = 2, .alpha = 4, .targets = {"all-linear"}});
+  quantize_base(outline, {format, word_bytes});
+  return outline;
 }
 
 // Each TP rank's expansion of its words equals its part of one rank's expansion of all words.
@@ -159,19 +159,19 @@ TEST(CodedWeight, TpRanksExpandTheirRowsFromTheirWords) {
 }
 
 TEST(CodedWeight, BlocksOfOneOutputNeedRowsOfWholeOnes) {
-  Shape shape = shape_of_odd_sizes();
-  EXPECT_THROW(quantize_base(shape, BaseFormat{WeightFormat::kNf4, 4}), base::InputError);  // no adapters
-  adapt(shape, {.rank = 2, .alpha = 4, .targets = {"all-linear"}});
-  EXPECT_THROW(quantize_base(shape, BaseFormat{WeightFormat::kInt8, 4}), base::InputError);
+  Outline outline = outline_of_odd_sizes();
+  EXPECT_THROW(quantize_base(outline, BaseFormat{WeightFormat::kNf4, 4}), base::InputError);  // no adapters
+  adapt(outline, {.rank = 2, .alpha = 4, .targets = {"all-linear"}});
+  EXPECT_THROW(quantize_base(outline, BaseFormat{WeightFormat::kInt8, 4}), base::InputError);
 }
 
 TEST(CodedWeight, ManifestsKeepTheFormatAndUntunedModelsForgetIt) {
-  const Shape shape = quantized(WeightFormat::kNf4, 2);
-  Shape read = untuned(shape);
+  const Outline outline = quantized(WeightFormat::kNf4, 2);
+  Outline read = untuned(outline).outline();
   EXPECT_FALSE(read.base.coded());
-  read_tuning(tuning_to_json(shape), "manifest", read);
-  EXPECT_EQ(read.base, shape.base);
-  EXPECT_EQ(read, shape);
+  read_tuning(tuning_to_json(outline), "manifest", read);
+  EXPECT_EQ(read.base, outline.base);
+  EXPECT_EQ(read, outline);
 }
 
 }  // namespace

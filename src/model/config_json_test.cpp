@@ -5,15 +5,15 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "model/hugging_face.h"
-#include "model/test_shape.h"
-#include "model/tuning.h"
+#include "model/test_outline.h"
+#include "model/test_tuning.h"
 
 namespace sluice::model {
 namespace {
 
 using base::Json;
 
-Shape shape_of_file(const Json& config) { return shape_from_hugging_face(config, "config.json"); }
+Outline outline_of_file(const Json& config) { return outline_from_hugging_face(config, "config.json"); }
 
 Json qwen3_file() {
   return {{"model_type", "qwen3"},
@@ -28,23 +28,23 @@ Json qwen3_file() {
           {"max_position_embeddings", 4096}};
 }
 
-TEST(ConfigJson, IsTheFileThatTheShapeWasReadFrom) {
+TEST(ConfigJson, IsTheFileThatTheOutlineWasReadFrom) {
   Json expected = qwen3_file();
   expected["architectures"] = {"Qwen3ForCausalLM"};
-  EXPECT_EQ(config_json(shape_of_file(qwen3_file())), expected);
+  EXPECT_EQ(config_json(outline_of_file(qwen3_file())), expected);
 }
 
 TEST(ConfigJson, OfATunedModelIsThatOfTheModel) {
-  Shape shape = shape_of_file(qwen3_file());
-  adapt(shape, {.rank = 4, .alpha = 8, .targets = {"q_proj"}});
-  EXPECT_EQ(config_json(shape), config_json(shape_of_file(qwen3_file())));
+  Outline outline = outline_of_file(qwen3_file());
+  adapt(outline, {.rank = 4, .alpha = 8, .targets = {"q_proj"}});
+  EXPECT_EQ(config_json(outline), config_json(outline_of_file(qwen3_file())));
 }
 
-TEST(ConfigJson, OfAShapeThatWasChangedSinceIsRefused) {
-  Shape shape = shape_of_file(qwen3_file());
-  shape.layers = 2;
-  EXPECT_THROW(config_json(shape), base::AssertionError);
-  Shape other = test_shape();
+TEST(ConfigJson, OfAnOutlineThatWasChangedSinceIsRefused) {
+  Outline outline = outline_of_file(qwen3_file());
+  outline.layers = 2;
+  EXPECT_THROW(config_json(outline), base::AssertionError);
+  Outline other = test_outline();
   other.qk_norm = QkNorm::kEachHead;  // no LLaMA has these norms
   EXPECT_THROW(config_json(other), base::AssertionError);
 }
@@ -53,10 +53,10 @@ TEST(ConfigJson, OfAShapeThatWasChangedSinceIsRefused) {
 TEST(ConfigJson, OfACountedModelSaysSo) {
   Json config = qwen3_file();
   config["attention_bias"] = true;
-  const Shape shape = shape_to_plan_from_hugging_face(config, "config.json");
-  EXPECT_TRUE(shape.counted);
-  EXPECT_EQ(config_json(shape).at("computed"), false);
-  EXPECT_EQ(shape_to_plan_from_hugging_face(config_json(shape), "config.json"), shape);
+  const Outline outline = outline_to_plan_from_hugging_face(config, "config.json");
+  EXPECT_TRUE(outline.counted);
+  EXPECT_EQ(config_json(outline).at("computed"), false);
+  EXPECT_EQ(outline_to_plan_from_hugging_face(config_json(outline), "config.json"), outline);
 }
 
 TEST(ConfigJson, OfALlamaWithoutOneSaysEveryRope) {
@@ -78,13 +78,13 @@ TEST(ConfigJson, OfALlamaWithoutOneSaysEveryRope) {
        .attention_factor = 1.25},
   };
   for (const Rope& rope : ropes) {
-    Shape shape = test_shape();
-    shape.head_dim = 10;
-    shape.norm_eps = 1.0 / 3;
-    shape.rope = rope;
-    const Json config = config_json(shape);
-    const Shape back = shape_of_file(Json::parse(config.dump()));
-    EXPECT_EQ(back, shape);
+    Outline outline = test_outline();
+    outline.head_dim = 10;
+    outline.norm_eps = 1.0 / 3;
+    outline.rope = rope;
+    const Json config = config_json(outline);
+    const Outline back = outline_of_file(Json::parse(config.dump()));
+    EXPECT_EQ(back, outline);
     EXPECT_EQ(config_json(back), config);
   }
 }

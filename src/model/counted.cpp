@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "model/families/decoder_keys.h"
 #include "model/families/experts_keys.h"
-#include "model/shape_ranges.h"
+#include "model/model_ranges.h"
 #include "model/wrapped.h"
 
 namespace sluice::model {
@@ -129,66 +129,67 @@ void refuse_unknown_costs(Reader& config) {
                         "parameters nor arithmetic"));
 }
 
-void read_heads(Reader& config, Shape& shape) {
-  const ShapeRanges& ranges = kShapeRanges;
-  shape.heads = config.count("num_attention_heads", ranges.heads);
+void read_heads(Reader& config, Outline& outline) {
+  const ModelRanges& ranges = kModelRanges;
+  outline.heads = config.count("num_attention_heads", ranges.heads);
   if (config.find("kv_lora_rank") != nullptr) {
-    Latent& latent = shape.latent;
+    Latent& latent = outline.latent;
     latent.kv_rank = config.count("kv_lora_rank", ranges.hidden);
     latent.q_rank = config.count_or(0, "q_lora_rank", ranges.hidden);
     latent.unrotated = config.count("qk_nope_head_dim", ranges.head_dim);
     latent.rotated = config.count("qk_rope_head_dim", ranges.head_dim);
     latent.values = config.count("v_head_dim", ranges.head_dim);
-    shape.kv_heads = shape.heads;
-    shape.head_dim = latent.unrotated + latent.rotated;
+    outline.kv_heads = outline.heads;
+    outline.head_dim = latent.unrotated + latent.rotated;
     return;
   }
-  shape.kv_heads = config.count_or(shape.heads, "num_key_value_heads", ranges.heads);
-  if (config.find("head_dim") == nullptr && shape.hidden % shape.heads != 0) {
-    throw InputError(text(config.name(), ": num_attention_heads ", shape.heads,
-                          " does not divide hidden_size ", shape.hidden, " and head_dim is missing: add it"));
+  outline.kv_heads = config.count_or(outline.heads, "num_key_value_heads", ranges.heads);
+  if (config.find("head_dim") == nullptr && outline.hidden % outline.heads != 0) {
+    throw InputError(text(config.name(), ": num_attention_heads ", outline.heads,
+                          " does not divide hidden_size ", outline.hidden,
+                          " and head_dim is missing: add it"));
   }
-  shape.head_dim = config.count_or(shape.hidden / shape.heads, "head_dim", ranges.head_dim);
+  outline.head_dim = config.count_or(outline.hidden / outline.heads, "head_dim", ranges.head_dim);
 }
 
 // By transformers' rules: layer_types, if present. Otherwise all layers from max_window_layers on, or every
 // second layer.
-void read_windows(Reader& config, const CountedType& type, Shape& shape) {
+void read_windows(Reader& config, const CountedType& type, Outline& outline) {
   const bool off = config.find("use_sliding_window") != nullptr && !config.has("use_sliding_window");
   if (off || config.find("sliding_window") == nullptr) return;
-  shape.window = config.count("sliding_window", kShapeRanges.window);
+  outline.window = config.count("sliding_window", kModelRanges.window);
   const int64_t first = config.find("use_sliding_window") != nullptr
-                            ? config.count_or(0, "max_window_layers", {0, kShapeRanges.layers.most})
+                            ? config.count_or(0, "max_window_layers", {0, kModelRanges.layers.most})
                             : 0;
-  for (int64_t layer = 0; layer < shape.layers; ++layer) {
-    shape.block_types[static_cast<size_t>(layer)].windowed =
+  for (int64_t layer = 0; layer < outline.layers; ++layer) {
+    outline.block_types[static_cast<size_t>(layer)].windowed =
         type.alternates ? layer % 2 == 0 : layer >= first;
   }
   const Json* const types = config.find("layer_types");
   if (types == nullptr) return;
-  if (static_cast<int64_t>(types->size()) != shape.layers)
+  if (static_cast<int64_t>(types->size()) != outline.layers)
     config.refuse("layer_types", *types,
-                  text("a list with a type for each of the ", shape.layers, " layers"));
-  for (size_t layer = 0; layer < shape.block_types.size(); ++layer)
-    shape.block_types[layer].windowed = types->at(layer) != "full_attention";
+                  text("a list with a type for each of the ", outline.layers, " layers"));
+  for (size_t layer = 0; layer < outline.block_types.size(); ++layer)
+    outline.block_types[layer].windowed = types->at(layer) != "full_attention";
 }
 
-void read_experts(Reader& config, const CountedType& type, Shape& shape) {
-  const ShapeRanges& ranges = kShapeRanges;
-  Experts& experts = shape.experts;
+void read_experts(Reader& config, const CountedType& type, Outline& outline) {
+  const ModelRanges& ranges = kModelRanges;
+  Experts& experts = outline.experts;
   // The number of experts has several names.
   for (const char* const key : {"n_routed_experts", "num_experts", "num_local_experts"})
     experts.count = config.count_or(experts.count, key, ranges.experts);
   if (experts.count == 0) return;
   experts.per_token = config.count("num_experts_per_tok", {1, experts.count});
-  experts.hidden = config.count_or(shape.ffn_hidden, "moe_intermediate_size", ranges.ffn_hidden);
+  experts.hidden = config.count_or(outline.ffn_hidden, "moe_intermediate_size", ranges.ffn_hidden);
   experts.shared_hidden =
       config.find("n_shared_experts") != nullptr
           ? config.count("n_shared_experts", {0, ranges.experts.most}) * experts.hidden
           : config.count_or(0, "shared_expert_intermediate_size", {0, ranges.ffn_hidden.most});
   experts.shared_gate = type.shared_gate && experts.shared_hidden > 0;
   experts.biases = type.expert_biases;
-  read_expert_layers(config, shape);
+  read_expert_layers(config, outline);
 }
 
 void refuse_other_layers(Reader& config) {
@@ -204,41 +205,41 @@ void refuse_other_layers(Reader& config) {
 
 }  // namespace
 
-Shape counted_from_hugging_face(const Json& whole, const std::string& name) {
+Outline counted_from_hugging_face(const Json& whole, const std::string& name) {
   Json json = language_config(whole, name);
   json["computed"] = false;
-  Shape shape{.family = base::require<std::string>(json, "model_type", name),
-              .counted = true,
-              .config = {std::make_shared<const Json>(std::move(json))}};
-  Reader config(*shape.config.json, name);
-  const CountedType type = type_of(shape.family);
-  const ShapeRanges& ranges = kShapeRanges;
+  Outline outline{.family = base::require<std::string>(json, "model_type", name),
+                  .counted = true,
+                  .config = {std::make_shared<const Json>(std::move(json))}};
+  Reader config(*outline.config.json, name);
+  const CountedType type = type_of(outline.family);
+  const ModelRanges& ranges = kModelRanges;
   refuse_other_activations(config);
   refuse_other_layers(config);
-  shape.layers = config.count("num_hidden_layers", ranges.layers);
-  shape.block_types.resize(static_cast<size_t>(shape.layers));
-  shape.hidden = config.count("hidden_size", ranges.hidden);
-  read_heads(config, shape);
-  shape.ffn_hidden = config.count("intermediate_size", ranges.ffn_hidden);
-  shape.vocab = config.count("vocab_size", ranges.vocab);
-  shape.tie_embeddings = config.has("tie_word_embeddings");
-  shape.qkv_bias = type.qkv_bias || config.has("attention_bias");
-  shape.out_bias = type.out_bias && config.has("attention_bias");
-  shape.qk_norm = type.qk_norm;
-  if (shape.qk_norm == QkNorm::kNone && config.has("use_qk_norm")) shape.qk_norm = QkNorm::kEachHead;
-  shape.norm_place = type.norm_place;
-  shape.sinks = type.sinks;
-  if (shape.latent.kv_rank == 0) read_windows(config, type, shape);
-  read_experts(config, type, shape);
-  if (std::ranges::none_of(shape.block_types, &BlockType::windowed)) shape.window = 0;
-  drop_usual_types(shape);
+  outline.layers = config.count("num_hidden_layers", ranges.layers);
+  outline.block_types.resize(static_cast<size_t>(outline.layers));
+  outline.hidden = config.count("hidden_size", ranges.hidden);
+  read_heads(config, outline);
+  outline.ffn_hidden = config.count("intermediate_size", ranges.ffn_hidden);
+  outline.vocab = config.count("vocab_size", ranges.vocab);
+  outline.tie_embeddings = config.has("tie_word_embeddings");
+  outline.qkv_bias = type.qkv_bias || config.has("attention_bias");
+  outline.out_bias = type.out_bias && config.has("attention_bias");
+  outline.qk_norm = type.qk_norm;
+  if (outline.qk_norm == QkNorm::kNone && config.has("use_qk_norm")) outline.qk_norm = QkNorm::kEachHead;
+  outline.norm_place = type.norm_place;
+  outline.sinks = type.sinks;
+  if (outline.latent.kv_rank == 0) read_windows(config, type, outline);
+  read_experts(config, type, outline);
+  if (std::ranges::none_of(outline.block_types, &BlockType::windowed)) outline.window = 0;
+  drop_usual_types(outline);
   refuse_unknown_costs(config);
   try {
-    validate(shape);
+    validate(outline);
   } catch (const InputError& error) {
     throw InputError(text(name, ": ", error.what()));
   }
-  return shape;
+  return outline;
 }
 
 }  // namespace sluice::model

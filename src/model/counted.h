@@ -10,12 +10,12 @@
 #include <string>
 
 #include "base/json_fwd.h"
-#include "model/shape.h"
+#include "model/outline.h"
 
 namespace sluice::model {
 
-// A shape that is only counted. Its config.json has "computed": false, so that no family reads it. InputError
-// naming `name`, the key and the value if a key or value that affects costs is unknown.
-Shape counted_from_hugging_face(const base::Json& config, const std::string& name);
+// An outline that is only counted. Its config.json has "computed": false, so that no family reads it.
+// InputError naming `name`, the key and the value if a key or value that affects costs is unknown.
+Outline counted_from_hugging_face(const base::Json& config, const std::string& name);
 
 }  // namespace sluice::model

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "model/config_json.h"
 #include "model/hugging_face.h"
+#include "model/outline.h"
 #include "model/parameter_count.h"
 #include "model/parameters.h"
 #include "model/program.h"
@@ -23,7 +24,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-Shape counted(const Json& config) { return shape_to_plan_from_hugging_face(config, "config.json"); }
+Outline counted(const Json& config) { return outline_to_plan_from_hugging_face(config, "config.json"); }
 
 // The keys of published config.json files that determine costs.
 Json mixtral() {
@@ -94,11 +95,11 @@ TEST(Counted, ParametersAreThePublishedOnes) {
                               {"deepseek_v3", deepseek_v3(), 671.0, 37.5, 0.002},
                               {"gpt_oss", gpt_oss(), 20.91, 4.19, 0.001}};
   for (const Published& model : models) {
-    const Shape shape = counted(model.config);
-    EXPECT_NEAR(static_cast<double>(parameter_count(shape)) / 1e9, model.parameters_b,
+    const Outline outline = counted(model.config);
+    EXPECT_NEAR(static_cast<double>(parameter_count(outline)) / 1e9, model.parameters_b,
                 model.parameters_b * model.tolerance)
         << model.name;
-    EXPECT_NEAR(static_cast<double>(active_parameter_count(shape)) / 1e9, model.active_b,
+    EXPECT_NEAR(static_cast<double>(active_parameter_count(outline)) / 1e9, model.active_b,
                 model.active_b * std::max(0.004, model.tolerance))
         << model.name;
   }
@@ -119,8 +120,8 @@ TEST(Counted, ReadsBackWhatItWrites) {
   biased["model_type"] = "glm4_moe";
   biased["attention_bias"] = true;
   for (const Json& config : {mixtral(), qwen3_moe(), deepseek_v3(), gpt_oss(), sparse, biased}) {
-    const Shape shape = counted(config);
-    EXPECT_EQ(counted(config_json(shape)), shape) << config;
+    const Outline outline = counted(config);
+    EXPECT_EQ(counted(config_json(outline)), outline) << config;
   }
 }
 
@@ -135,12 +136,12 @@ TEST(Counted, WhatIsComputedIsNotCounted) {
 }
 
 TEST(Counted, ModelsThatAreComputedAreReadAsBefore) {
-  Json config = config_json(named_shape("llama-7b"));
-  EXPECT_EQ(counted(config), named_shape("llama-7b"));
+  Json config = config_json(named_outline("llama-7b"));
+  EXPECT_EQ(counted(config), named_outline("llama-7b"));
   config["attention_bias"] = true;
-  const Shape biased = counted(config);
+  const Outline biased = counted(config);
   EXPECT_TRUE(biased.counted);
-  EXPECT_EQ(parameter_count(biased) - parameter_count(named_shape("llama-7b")), 32 * 4 * 4096);
+  EXPECT_EQ(parameter_count(biased) - parameter_count(named_outline("llama-7b")), 32 * 4 * 4096);
 }
 
 TEST(Counted, WorkIsOfTheExpertsThatATokenVisits) {
@@ -151,11 +152,11 @@ TEST(Counted, WorkIsOfTheExpertsThatATokenVisits) {
 }
 
 TEST(Counted, WindowsAreReadByLayer) {
-  const Shape shape = counted(gpt_oss());
-  EXPECT_EQ(shape.window, 128);
-  EXPECT_EQ(std::ranges::count_if(shape.block_types, &BlockType::windowed), 12);
-  EXPECT_TRUE(shape.block_type(0).windowed);
-  EXPECT_FALSE(shape.block_type(1).windowed);
+  const Outline outline = counted(gpt_oss());
+  EXPECT_EQ(outline.window, 128);
+  EXPECT_EQ(std::ranges::count_if(outline.block_types, &BlockType::windowed), 12);
+  EXPECT_TRUE(outline.block_type(0).windowed);
+  EXPECT_FALSE(outline.block_type(1).windowed);
   Json two = gpt_oss();
   two["layer_types"] = {"full_attention"};
   EXPECT_THAT([&] { counted(two); },
@@ -206,7 +207,7 @@ TEST(Counted, MultimodalModelsOfOtherKindsAreReferredToTheirTextConfig) {
 }
 
 TEST(Counted, WhatComputesRefusesItWithAWayOut) {
-  EXPECT_THAT([] { shape_from_hugging_face(unknown_latent(), "config.json"); },
+  EXPECT_THAT([] { outline_from_hugging_face(unknown_latent(), "config.json"); },
               ThrowsMessage<InputError>(AllOf(HasSubstr("config.json: model_type is \"bailing_moe_v2\""),
                                               HasSubstr("sluice plan and simulate count"))));
 }
@@ -215,7 +216,7 @@ TEST(Counted, WhatComputesRefusesItWithAWayOut) {
 TEST(Counted, DeepSeekV3IsComputed) {
   Json config = deepseek_v3();
   config["rope_scaling"]["mscale_all_dim"] = 1.0;
-  const Shape computed = shape_from_hugging_face(config, "config.json");
+  const Outline computed = outline_from_hugging_face(config, "config.json");
   EXPECT_EQ(computed.family, "deepseek_v3");
   EXPECT_EQ(parameter_count(computed), parameter_table(computed).size());
   // The router's corrections of 58 layers come on top of the counted parameters.
@@ -224,7 +225,7 @@ TEST(Counted, DeepSeekV3IsComputed) {
   const double m = 0.1 * std::log(40.0) + 1;
   EXPECT_NEAR(computed.attention_scale, m * m / std::sqrt(192.0), 1e-12);
   EXPECT_EQ(computed.rope.attention_factor, 1.0);
-  EXPECT_EQ(shape_from_hugging_face(Json::parse(config_json(computed).dump()), "config.json"), computed);
+  EXPECT_EQ(outline_from_hugging_face(Json::parse(config_json(computed).dump()), "config.json"), computed);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "model/config_json.h"
 #include "model/hugging_face.h"
+#include "model/outline.h"
 #include "model/parameter_count.h"
 #include "model/parameters.h"
 
@@ -14,7 +15,7 @@ namespace {
 using base::Json;
 using testing::HasSubstr;
 
-Shape shape_of(const Json& config) { return shape_from_hugging_face(config, "config.json"); }
+Outline outline_of(const Json& config) { return outline_from_hugging_face(config, "config.json"); }
 
 // Keys of GLM-4.5-Air's file.
 Json glm_config() {
@@ -49,20 +50,20 @@ Json glm_config() {
           {"vocab_size", 151552}};
 }
 
-TEST(ShapeFromHuggingFace, Glm4MoeRoutesAsDeepSeekDoes) {
-  const Shape shape = shape_of(glm_config());
-  EXPECT_TRUE(shape.qkv_bias);
-  EXPECT_EQ(shape.rotated, 64);
-  EXPECT_TRUE(shape.experts.sigmoid && shape.experts.corrected && shape.experts.normalised);
-  EXPECT_EQ(shape.experts.shared_hidden, 1408);
-  EXPECT_FALSE(shape.block_type(0).experts);
-  EXPECT_TRUE(shape.block_type(1).experts);
-  EXPECT_EQ(shape_of(Json::parse(config_json(shape).dump())), shape);
-  EXPECT_EQ(parameter_count(shape), parameter_table(shape).size());
+TEST(OutlineFromHuggingFace, Glm4MoeRoutesAsDeepSeekDoes) {
+  const Outline outline = outline_of(glm_config());
+  EXPECT_TRUE(outline.qkv_bias);
+  EXPECT_EQ(outline.rotated, 64);
+  EXPECT_TRUE(outline.experts.sigmoid && outline.experts.corrected && outline.experts.normalised);
+  EXPECT_EQ(outline.experts.shared_hidden, 1408);
+  EXPECT_FALSE(outline.block_type(0).experts);
+  EXPECT_TRUE(outline.block_type(1).experts);
+  EXPECT_EQ(outline_of(Json::parse(config_json(outline).dump())), outline);
+  EXPECT_EQ(parameter_count(outline), parameter_table(outline).size());
   const auto expect_fault = [](const char* key, const Json& value, const char* fault) {
     Json config = glm_config();
     config[key] = value;
-    EXPECT_THAT([&] { shape_of(config); }, testing::ThrowsMessage<base::InputError>(HasSubstr(fault)));
+    EXPECT_THAT([&] { outline_of(config); }, testing::ThrowsMessage<base::InputError>(HasSubstr(fault)));
   };
   expect_fault("n_group", 3, "3 groups of 128 experts");
   expect_fault("topk_group", 2, "'topk_group' is 2");

@@ -12,8 +12,9 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "model/hugging_face.h"
+#include "model/outline.h"
 #include "model/parameters.h"
-#include "model/tuning.h"
+#include "model/test_tuning.h"
 
 namespace sluice::model {
 namespace {
@@ -69,11 +70,11 @@ std::string files_of(const ParameterTable& table) {
 
 // Calls visit(cut) for each TP rank and, if lanes divide the experts, for each lane.
 template <typename Visit>
-void for_each_cut(const Shape& shape, const Kind& kind, Visit visit) {
+void for_each_cut(const Outline& outline, const Kind& kind, Visit visit) {
   for (const int tp : {1, 2, 3, 4, 6, 8, 16, 32}) {
     if (!kind.tp_fault(tp).empty()) continue;
     for (const int lanes : {1, 2, 4}) {
-      if (!experts_fault(shape, lanes).empty()) continue;
+      if (!experts_fault(outline, lanes).empty()) continue;
       for (int t = 0; t < tp; ++t) {
         for (int lane = 0; lane < lanes; ++lane) visit(Cut{tp, t, lanes, lane});
       }
@@ -81,10 +82,10 @@ void for_each_cut(const Shape& shape, const Kind& kind, Visit visit) {
   }
 }
 
-std::string cuts_of(const Shape& shape, const Program& program) {
+std::string cuts_of(const Outline& outline, const Program& program) {
   Figures all;
   for (const auto& kind : program.kinds()) {
-    for_each_cut(shape, *kind, [&](const Cut& cut) {
+    for_each_cut(outline, *kind, [&](const Cut& cut) {
       for (const Parameter& parameter : kind->parameters()) {
         if (parameter.experts == 0 && cut.expert_lanes > 1) continue;
         for (const base::Interval& rows : local_rows(parameter, cut)) all.add(rows.begin, rows.end);
@@ -104,11 +105,11 @@ std::string work_of(const Program& program) {
   return all.hash();
 }
 
-std::string bytes_of(const Shape& shape, const Program& program) {
+std::string bytes_of(const Outline& outline, const Program& program) {
   Figures all;
   for (const auto& kind : program.kinds()) {
     for (const int tp : {1, 2, 3, 4, 6, 8, 16, 32}) all.add(kind->tp_fault(tp));
-    for_each_cut(shape, *kind, [&](Cut cut) {
+    for_each_cut(outline, *kind, [&](Cut cut) {
       if (cut.t > 0 || cut.expert_lane > 0) return;
       for (const bool keeps : {true, false}) {
         cut.keeps_dispatched = keeps;
@@ -124,19 +125,19 @@ std::string bytes_of(const Shape& shape, const Program& program) {
   return all.hash();
 }
 
-std::string line_of(const std::string& name, const Shape& shape) {
-  const ParameterTable table = parameter_table(shape);
+std::string line_of(const std::string& name, const Outline& outline) {
+  const ParameterTable table = parameter_table(outline);
   const Program& program = table.program;
   return base::text(name, ": ", program.kinds().size(), " kinds, parameters ", parameters_of(program),
-                    ", files ", files_of(table), ", cuts ", cuts_of(shape, program), ", work ",
-                    work_of(program), ", bytes ", bytes_of(shape, program), "\n");
+                    ", files ", files_of(table), ", cuts ", cuts_of(outline, program), ", work ",
+                    work_of(program), ", bytes ", bytes_of(outline, program), "\n");
 }
 
 // Untuned, and tuned as far as possible.
-std::string lines_of(const std::string& name, const Shape& shape) {
-  std::string lines = line_of(name, shape);
+std::string lines_of(const std::string& name, const Outline& outline) {
+  std::string lines = line_of(name, outline);
   const auto add = [&](const char* how, auto change) {
-    Shape tuned = shape;
+    Outline tuned = outline;
     try {
       change(tuned);
     } catch (const base::InputError&) {
@@ -144,15 +145,15 @@ std::string lines_of(const std::string& name, const Shape& shape) {
     }
     lines += line_of(name + ", " + how, tuned);
   };
-  add("adapters", [](Shape& s) { adapt(s, {.rank = 4, .alpha = 8, .targets = {"all-linear"}}); });
-  add("frozen layers", [](Shape& s) { freeze(s, {"*.layers.[01].*", "*embed*"}); });
-  add("frozen queries", [](Shape& s) { freeze(s, {"*q_proj*", "*k_proj*", "*v_proj*", "*down_proj*"}); });
-  add("frozen experts", [](Shape& s) { freeze(s, {"*experts*"}); });
-  add("a frozen adapter", [](Shape& s) {
+  add("adapters", [](Outline& s) { adapt(s, {.rank = 4, .alpha = 8, .targets = {"all-linear"}}); });
+  add("frozen layers", [](Outline& s) { freeze(s, {"*.layers.[01].*", "*embed*"}); });
+  add("frozen queries", [](Outline& s) { freeze(s, {"*q_proj*", "*k_proj*", "*v_proj*", "*down_proj*"}); });
+  add("frozen experts", [](Outline& s) { freeze(s, {"*experts*"}); });
+  add("a frozen adapter", [](Outline& s) {
     adapt(s, {.rank = 2, .alpha = 8, .targets = {"all-linear"}});
     freeze(s, {"*.layers.0.*lora_A*"});
   });
-  if (shape.experts.count > 0) add("loads", [](Shape& s) { remember_loads(s); });
+  if (outline.experts.count > 0) add("loads", [](Outline& s) { remember_loads(s); });
   return lines;
 }
 
@@ -164,12 +165,12 @@ std::string derived(const base::Golden& golden) {
   for (const std::string& fixture : values("fixture")) {
     const auto path =
         std::filesystem::path(SLUICE_SOURCE_DIR) / "tests/data/parity" / fixture / "config.json";
-    lines += lines_of(fixture, shape_to_plan_from_hugging_face(base::read_json(path), path.string()));
+    lines += lines_of(fixture, outline_to_plan_from_hugging_face(base::read_json(path), path.string()));
   }
   for (const std::string& json : values("config")) {
     const base::Json config = base::Json::parse(json);
     const std::string name = config.at("model_type");
-    lines += lines_of(name, shape_to_plan_from_hugging_face(config, name));
+    lines += lines_of(name, outline_to_plan_from_hugging_face(config, name));
   }
   return lines;
 }

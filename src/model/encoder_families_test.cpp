@@ -9,6 +9,7 @@
 #include "model/hugging_face.h"
 #include "model/layer.h"
 #include "model/layer_of.h"
+#include "model/outline.h"
 #include "model/parameters.h"
 #include "model/program.h"
 
@@ -44,7 +45,7 @@ Json bert(const Json& changes = Json::object()) {
   return config;
 }
 
-Shape read_encoder(const Json& config) { return shape_from_hugging_face(config, "config.json"); }
+Outline read_encoder(const Json& config) { return outline_from_hugging_face(config, "config.json"); }
 
 std::string encoder_fault(const Json& config) {
   try {
@@ -55,9 +56,9 @@ std::string encoder_fault(const Json& config) {
   return "";
 }
 
-std::vector<std::string> encoder_tensors(const Shape& shape) {
+std::vector<std::string> encoder_tensors(const Outline& outline) {
   std::vector<std::string> names;
-  const ParameterTable table = parameter_table(shape);
+  const ParameterTable table = parameter_table(outline);
   for (const Bucket& bucket : table.buckets) {
     for (const Parameter& parameter : bucket.parameters) {
       for (const HuggingFaceTensor& tensor : hugging_face_tensors(bucket, parameter))
@@ -68,15 +69,15 @@ std::vector<std::string> encoder_tensors(const Shape& shape) {
 }
 
 TEST(EncoderFamilies, ModernBertLooksBothWaysThroughWindowsInMostLayers) {
-  const Shape shape = read_encoder(modernbert());
-  EXPECT_FALSE(shape.causal);
-  EXPECT_EQ(shape.window, 7);  // six on either side, and the token itself
-  EXPECT_EQ(shape.rope.theta, 80000.0);
-  EXPECT_EQ(shape.window_rope->theta, 5000.0);
+  const Outline outline = read_encoder(modernbert());
+  EXPECT_FALSE(outline.causal);
+  EXPECT_EQ(outline.window, 7);  // six on either side, and the token itself
+  EXPECT_EQ(outline.rope.theta, 80000.0);
+  EXPECT_EQ(outline.window_rope->theta, 5000.0);
   std::vector<bool> windowed;
-  for (int64_t layer = 0; layer < 4; ++layer) windowed.push_back(shape.block_type(layer).windowed);
+  for (int64_t layer = 0; layer < 4; ++layer) windowed.push_back(outline.block_type(layer).windowed);
   EXPECT_EQ(windowed, (std::vector<bool>{false, true, true, false}));
-  EXPECT_EQ(shape.head, (HeadStyle{.kind = HeadKind::kRows, .pooling = Pooling::kMean}));
+  EXPECT_EQ(outline.head, (HeadStyle{.kind = HeadKind::kRows, .pooling = Pooling::kMean}));
 }
 
 TEST(EncoderFamilies, ModernBertNamesItsTensorsAndNormsNoFirstRows) {
@@ -103,9 +104,10 @@ TEST(EncoderFamilies, ClassesPoolAsTheFileSays) {
 }
 
 TEST(EncoderFamilies, AHeadTakesItsPoolingIntoTheFile) {
-  const Shape made =
+  const Outline made =
       with_head(read_encoder(modernbert()),
-                {.kind = HeadKind::kSequence, .numbers = 2, .pooling = Pooling::kMean}, {{"no", "yes"}, ""});
+                {.kind = HeadKind::kSequence, .numbers = 2, .pooling = Pooling::kMean}, {{"no", "yes"}, ""})
+          .outline();
   EXPECT_EQ(config_json(made).at("classifier_pooling"), "mean");
   EXPECT_EQ(made.head.pooling, Pooling::kMean);
   EXPECT_TRUE(made.head.neck && made.head.bias);
@@ -113,16 +115,16 @@ TEST(EncoderFamilies, AHeadTakesItsPoolingIntoTheFile) {
   EXPECT_THROW(with_head(read_encoder(bert()),
                          {.kind = HeadKind::kSequence, .numbers = 2, .pooling = Pooling::kMean}, {}),
                base::InputError);
-  const Shape rows = with_head(made, {.kind = HeadKind::kRows, .pooling = Pooling::kCls}, {});
+  const Outline rows = with_head(made, {.kind = HeadKind::kRows, .pooling = Pooling::kCls}, {}).outline();
   EXPECT_EQ(rows.head, (HeadStyle{.kind = HeadKind::kRows, .pooling = Pooling::kCls}));
 }
 
 TEST(EncoderFamilies, BertNormsSumsAndLearnsPositions) {
-  const Shape shape =
+  const Outline outline =
       read_encoder(bert({{"architectures", {"BertForSequenceClassification"}}, {"num_labels", 3}}));
-  EXPECT_EQ(shape.positions, 64);
-  EXPECT_EQ(shape.norm_place, NormPlace::kOfSum);
-  const std::vector<std::string> names = encoder_tensors(shape);
+  EXPECT_EQ(outline.positions, 64);
+  EXPECT_EQ(outline.norm_place, NormPlace::kOfSum);
+  const std::vector<std::string> names = encoder_tensors(outline);
   for (const char* name :
        {"bert.embeddings.word_embeddings.weight", "bert.embeddings.position_embeddings.weight",
         "bert.embeddings.token_type_embeddings.weight", "bert.embeddings.LayerNorm.bias",
@@ -137,8 +139,8 @@ TEST(EncoderFamilies, BertNormsSumsAndLearnsPositions) {
 
 // A token's multiply-adds with the tokens that it sees.
 TEST(EncoderFamilies, AttentionCountsBothSides) {
-  const Shape both = read_encoder(modernbert());
-  Shape before = both;
+  const Outline both = read_encoder(modernbert());
+  Outline before = both;
   before.causal = true;
   before.block_types = {{}, {.windowed = true}, {.windowed = true}, {}};
   for (const int64_t position : {2, 4}) {

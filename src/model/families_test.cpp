@@ -14,6 +14,7 @@
 #include "model/hugging_face.h"
 #include "model/layer.h"
 #include "model/layer_of.h"
+#include "model/outline.h"
 #include "model/parameter_count.h"
 #include "model/parameters.h"
 
@@ -23,7 +24,7 @@ namespace {
 using base::Json;
 using testing::HasSubstr;
 
-Shape read_family(const Json& config) { return shape_from_hugging_face(config, "config.json"); }
+Outline read_family(const Json& config) { return outline_from_hugging_face(config, "config.json"); }
 
 // A small config.json of a model type; `others` adds or replaces keys.
 Json small(const std::string& type, const Json& others) {
@@ -55,19 +56,19 @@ void expect_fault(Json config, const char* key, const Json& value, const std::st
   expect_fault(config, fault);
 }
 
-std::vector<int64_t> layers_that(const Shape& shape, bool BlockType::*what) {
+std::vector<int64_t> layers_that(const Outline& outline, bool BlockType::*what) {
   std::vector<int64_t> layers;
-  for (int64_t layer = 0; layer < shape.layers; ++layer) {
-    if (shape.block_type(layer).*what) layers.push_back(layer);
+  for (int64_t layer = 0; layer < outline.layers; ++layer) {
+    if (outline.block_type(layer).*what) layers.push_back(layer);
   }
   return layers;
 }
 
 TEST(Families, ReadWhatTheyHaveWritten) {
   for (const char* type : {"olmo3", "ministral", "seed_oss", "exaone4", "internlm3", "granite_swa"}) {
-    const Shape shape = read_family(small(type, {}));
-    EXPECT_EQ(read_family(Json::parse(config_json(shape).dump())), shape) << type;
-    EXPECT_EQ(parameter_count(shape), parameter_table(shape).size()) << type;
+    const Outline outline = read_family(small(type, {}));
+    EXPECT_EQ(read_family(Json::parse(config_json(outline).dump())), outline) << type;
+    EXPECT_EQ(parameter_count(outline), parameter_table(outline).size()) << type;
     expect_fault(small(type, {{"some_new_gate", 3}}), "some_new_gate is 3");
     expect_fault(small(type, {{"mlp_bias", true}}), "mlp_bias is true");
     expect_fault(small(type, {{"hidden_act", "relu2"}}), "hidden_act is \"relu2\"");
@@ -87,12 +88,12 @@ TEST(Families, Olmo3sOldFilesScaleLayersWithoutWindowsAlone) {
       "olmo3", {{"rope_theta", 3e5},
                 {"rope_scaling",
                  {{"rope_type", "yarn"}, {"factor", 8.0}, {"original_max_position_embeddings", 4096}}}});
-  const Shape shape = read_family(config);
-  EXPECT_THAT(layers_that(shape, &BlockType::windowed), testing::ElementsAre(0, 1, 2));
-  EXPECT_EQ(shape.window, 4096);
-  EXPECT_EQ(shape.rope.scaling, RopeScaling::kYarn);
-  ASSERT_TRUE(shape.window_rope);
-  EXPECT_EQ(*shape.window_rope, Rope{.theta = 3e5});
+  const Outline outline = read_family(config);
+  EXPECT_THAT(layers_that(outline, &BlockType::windowed), testing::ElementsAre(0, 1, 2));
+  EXPECT_EQ(outline.window, 4096);
+  EXPECT_EQ(outline.rope.scaling, RopeScaling::kYarn);
+  ASSERT_TRUE(outline.window_rope);
+  EXPECT_EQ(*outline.window_rope, Rope{.theta = 3e5});
   EXPECT_FALSE(read_family(small("olmo3", {{"rope_theta", 3e5}})).window_rope);
   EXPECT_EQ(read_family(small("olmo3", {})).rope.theta, 5e5);
   expect_fault(config, "rope_local_base_freq", 1e4, "rope_local_base_freq is 1");
@@ -104,10 +105,10 @@ TEST(Families, Olmo3sOldFilesScaleLayersWithoutWindowsAlone) {
 }
 
 TEST(Families, ExaoneTurnsNoPositionsWhereItHasNoWindow) {
-  const Shape hybrid = read_family(small("exaone4", {{"sliding_window", 128}}));
+  const Outline hybrid = read_family(small("exaone4", {{"sliding_window", 128}}));
   EXPECT_THAT(layers_that(hybrid, &BlockType::rotates), testing::ElementsAre(0, 1, 2));
   EXPECT_THAT(layers_that(hybrid, &BlockType::windowed), testing::ElementsAre(0, 1, 2));
-  const Shape plain =
+  const Outline plain =
       read_family(small("exaone4", {{"sliding_window", nullptr}, {"sliding_window_pattern", nullptr}}));
   EXPECT_THAT(layers_that(plain, &BlockType::rotates), testing::SizeIs(4));
   EXPECT_EQ(plain.window, 0);
@@ -134,15 +135,15 @@ TEST(Families, LayersHaveExpertsWhereMlpLayerTypesSaysSo) {
               testing::ElementsAre(1, 2, 3));
   expect_fault(latent("glm4_moe_lite"), "first_k_dense_replace", 2, "first_k_dense_replace is 2");
   mellum.update({{"layer_types", Json(4, "sliding_attention")}, {"sliding_window", 64}});
-  const Shape windowed = read_family(mellum);
+  const Outline windowed = read_family(mellum);
   EXPECT_THAT(layers_that(windowed, &BlockType::windowed), testing::SizeIs(4));
   EXPECT_THAT(layers_that(windowed, &BlockType::experts), testing::SizeIs(4));
 }
 
 TEST(Families, DeepSeekV2ChoosesByASoftmaxWithoutGroups) {
   const Json config = latent("deepseek_v2");
-  const Shape shape = read_family(config);
-  EXPECT_FALSE(shape.experts.sigmoid || shape.experts.corrected || shape.experts.normalised);
+  const Outline outline = read_family(config);
+  EXPECT_FALSE(outline.experts.sigmoid || outline.experts.corrected || outline.experts.normalised);
   expect_fault(config, "topk_method", "group_limited_greedy", "topk_method is \"group_limited_greedy\"");
   expect_fault(config, "norm_topk_prob", true, "norm_topk_prob is true");
   Json whole = config;
@@ -175,10 +176,10 @@ TEST(Families, OddPartsOfHeadsTurnAsTransformersTurnsThem) {
   Json config = small("glm4_moe", kScored);
   config.erase("head_dim");
   config.update({{"hidden_size", 4096}, {"num_attention_heads", 96}, {"num_key_value_heads", 8}});
-  const Shape shape = read_family(config);
-  EXPECT_EQ(shape.head_dim, 42);
-  EXPECT_EQ(shape.rotated, 22);
-  const RopeTable table = rope_table(shape.rope, shape.rotated, 128);
+  const Outline outline = read_family(config);
+  EXPECT_EQ(outline.head_dim, 42);
+  EXPECT_EQ(outline.rotated, 22);
+  const RopeTable table = rope_table(outline.rope, outline.rotated, 128);
   ASSERT_EQ(table.inverse_frequencies.size(), 11U);
   for (size_t pair = 0; pair < 11; ++pair)
     EXPECT_NEAR(table.inverse_frequencies[pair], std::pow(1e4, -2.0 * static_cast<double>(pair) / 21), 1e-12);
@@ -186,10 +187,10 @@ TEST(Families, OddPartsOfHeadsTurnAsTransformersTurnsThem) {
 }
 
 TEST(Families, GraniteHasOneBaseForEachKindOfLayer) {
-  const Shape shape = read_family(small("granite_swa", {{"layer_rope_theta", {0, 2e4, 2e4, 2e4}}}));
-  EXPECT_THAT(layers_that(shape, &BlockType::rotates), testing::ElementsAre(1, 2, 3));
-  EXPECT_EQ(shape.rope_of(shape.block_type(1)).theta, 2e4);
-  EXPECT_TRUE(shape.sinks && shape.tie_embeddings);
+  const Outline outline = read_family(small("granite_swa", {{"layer_rope_theta", {0, 2e4, 2e4, 2e4}}}));
+  EXPECT_THAT(layers_that(outline, &BlockType::rotates), testing::ElementsAre(1, 2, 3));
+  EXPECT_EQ(outline.rope_of(outline.block_type(1)).theta, 2e4);
+  EXPECT_TRUE(outline.sinks && outline.tie_embeddings);
   const auto expect = [](const Json& thetas, const char* fault) {
     expect_fault(small("granite_swa", {{"layer_rope_theta", thetas}}), fault);
   };
@@ -233,9 +234,9 @@ TEST(Families, SayWhichMatricesMayHaveAdapters) {
 }
 
 TEST(Families, BiasesAreWhereTheFileSaysSo) {
-  const Shape plain = read_family(small("arcee", {}));
+  const Outline plain = read_family(small("arcee", {}));
   EXPECT_FALSE(plain.qkv_bias || plain.out_bias || plain.mlp_bias || plain.mlp_gate);
-  const Shape attention = read_family(small("nemotron", {{"attention_bias", true}}));
+  const Outline attention = read_family(small("nemotron", {{"attention_bias", true}}));
   EXPECT_TRUE(attention.qkv_bias && attention.out_bias && !attention.mlp_bias);
   EXPECT_EQ(attention.rotated, 8);
   EXPECT_TRUE(read_family(small("arcee", {{"mlp_bias", true}})).mlp_bias);
@@ -263,13 +264,13 @@ TEST(Families, NemotronHsLayersHaveOnePart) {
                  {"vocab_size", 131072},
                  {"num_hidden_layers", 52},
                  {"hybrid_override_pattern", "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-"}};
-  const Shape shape = read_family(config);
-  EXPECT_EQ(shape.layers, 52);
-  EXPECT_EQ(parameter_count(shape), 8'100'852'736);
-  EXPECT_EQ(parameter_count(shape), parameter_table(shape).size());
-  EXPECT_EQ(read_family(Json::parse(config_json(shape).dump())), shape);
-  for (int64_t layer = 0; layer < shape.layers; ++layer)
-    EXPECT_THAT(layer_of(shape, shape.block_type(layer)).parts, testing::SizeIs(1));
+  const Outline outline = read_family(config);
+  EXPECT_EQ(outline.layers, 52);
+  EXPECT_EQ(parameter_count(outline), 8'100'852'736);
+  EXPECT_EQ(parameter_count(outline), parameter_table(outline).size());
+  EXPECT_EQ(read_family(Json::parse(config_json(outline).dump())), outline);
+  for (int64_t layer = 0; layer < outline.layers; ++layer)
+    EXPECT_THAT(layer_of(outline, outline.block_type(layer)).parts, testing::SizeIs(1));
   config.erase("hybrid_override_pattern");
   expect_fault(config, "hybrid_override_pattern");
   config["layers_block_type"] = {"mamba", "mlp", "attention", "moe"};

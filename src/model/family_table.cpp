@@ -34,7 +34,7 @@ Json small_config() {
 }
 
 // Drops keys of other families, which this family refuses.
-Shape small_shape(const Family& family) {
+Outline small_outline(const Family& family) {
   constexpr const char* kRefused[] = {"q_lora_rank", "shared_intermediate_size", "num_experts",
                                       "moe_intermediate_size"};
   const std::string name(family.model_type);
@@ -42,9 +42,9 @@ Shape small_shape(const Family& family) {
   for (size_t dropped = 0;; ++dropped) {
     try {
       Reader config(json, name);
-      Shape shape{.family = name};
-      family.read(config, shape);
-      return shape;
+      Outline outline{.family = name};
+      family.read(config, outline);
+      return outline;
     } catch (const base::InputError&) {
       if (dropped == std::size(kRefused)) throw;
       json.erase(kRefused[dropped]);
@@ -57,7 +57,7 @@ void add_once(std::vector<std::string>& all, std::string name) {
 }
 
 FamilyRow row_of(const Family& family) {
-  const AdaptedModules modules = adapted_modules(small_shape(family));
+  const AdaptedModules modules = adapted_modules(small_outline(family));
   return {.model_type = std::string(family.model_type),
           .title = std::string(family.title),
           .difference = std::string(family.difference),
@@ -83,14 +83,15 @@ FamilyRow row_of(const Wrapper& wrapper) {
 
 }  // namespace
 
-AdaptedModules adapted_modules(const Shape& shape) {
+AdaptedModules adapted_modules(const Model& model) {
+  const Outline& outline = model.outline();
   AdaptedModules modules;
   std::vector<BlockType> seen;
-  for (int64_t layer = 0; layer < shape.layers; ++layer) {
-    const BlockType type = shape.block_type(layer);
+  for (int64_t layer = 0; layer < outline.layers; ++layer) {
+    const BlockType type = outline.block_type(layer);
     if (std::ranges::find(seen, type) != seen.end()) continue;
     seen.push_back(type);
-    for (const Part& part : layer_of(shape, type).parts) {
+    for (const Part& part : layer_of(outline, type).parts) {
       for (const Weight& weight : part.weights) {
         if (!weight.is_product()) continue;
         const bool experts = weight.experts > 0, can = experts || takes_adapters(weight.role, weight.adapts);
@@ -106,13 +107,13 @@ AdaptedModules adapted_modules(const Shape& shape) {
   return modules;
 }
 
-std::string abilities_text(const Shape& shape) {
-  if (shape.counted) return "plans alone";
-  const AdaptedModules modules = adapted_modules(shape);
+std::string abilities_text(const Model& model) {
+  if (model.counted()) return "plans alone";
+  const AdaptedModules modules = adapted_modules(model);
   const std::string without = modules.cannot.empty() ? "" : "not on " + base::join(modules.cannot, ", ");
   const std::string with = modules.can.empty() ? "" : "LoRA on " + base::join(modules.can, ", ");
   const std::string lora = with.empty() ? "no LoRA" : with + (without.empty() ? "" : "; " + without);
-  return text("trains (", lora, ")", shape.causal ? ", generates" : "", ", plans");
+  return text("trains (", lora, ")", model.causal() ? ", generates" : "", ", plans");
 }
 
 std::vector<FamilyRow> family_rows() {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/json_fwd.h"
-#include "model/shape.h"
+#include "model/model.h"
 
 namespace sluice::model {
 
@@ -23,12 +23,12 @@ base::Json family_rows_json();
 // The table of docs/supported_models.md.
 std::string family_rows_markdown();
 
-// Matrices of a shape's layers by their modules in files: with adapters allowed (`can`), and the others.
+// Matrices of a model's layers by their modules in files: with adapters allowed (`can`), and the others.
 struct AdaptedModules {
   std::vector<std::string> can, cannot;
 };
-AdaptedModules adapted_modules(const Shape& shape);
-// "trains (LoRA on q_proj, ...; not on experts), generates, plans"; for a counted shape "plans alone".
-std::string abilities_text(const Shape& shape);
+AdaptedModules adapted_modules(const Model& model);
+// "trains (LoRA on q_proj, ...; not on experts), generates, plans"; for a counted model "plans alone".
+std::string abilities_text(const Model& model);
 
 }  // namespace sluice::model

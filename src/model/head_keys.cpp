@@ -32,15 +32,16 @@ HeadLabels head_labels(const Json& config, int64_t numbers) {
   return labels;
 }
 
-Pooling usual_pooling(const Shape& shape, HeadKind kind) {
-  if (!is_encoder(family_of(shape))) return Pooling::kLast;
+Pooling usual_pooling(const Model& model, HeadKind kind) {
+  if (!is_encoder(family_of(model.outline()))) return Pooling::kLast;
   if (kind == HeadKind::kRows) return Pooling::kMean;
-  const Json* const found = shape.config.json ? base::find(*shape.config.json, pooling_key(kind)) : nullptr;
+  const Json* const found =
+      model.config() != nullptr ? base::find(*model.config(), pooling_key(kind)) : nullptr;
   return found != nullptr && *found == name_of(Pooling::kMean) ? Pooling::kMean : Pooling::kCls;
 }
 
-Shape with_head(const Shape& shape, const HeadStyle& head, const HeadLabels& labels) {
-  const Family& family = family_of(shape);
+Model with_head(const Model& model, const HeadStyle& head, const HeadLabels& labels) {
+  const Family& family = family_of(model.outline());
   if (!has_class(family, head.kind)) {
     throw InputError(text("[config] head.kind asks for a class ", class_of(family, head.kind),
                           ", which transformers does not have, so nothing would load the model: choose a "
@@ -48,10 +49,10 @@ Shape with_head(const Shape& shape, const HeadStyle& head, const HeadLabels& lab
   }
   if (const std::string fault = pooling_fault(family, head.kind, head.pooling); !fault.empty())
     throw InputError(text("[config] head.pooling: ", fault));
-  Json config = config_json(shape);
+  Json config = config_json(model);
   config.erase(kSentencePooling);
   const bool says = head.kind == HeadKind::kRows
-                        ? head.pooling != usual_pooling(shape, head.kind)
+                        ? head.pooling != usual_pooling(model, head.kind)
                         : head.kind == HeadKind::kSequence && family.model_type == "modernbert";
   if (says) config[pooling_key(head.kind)] = name_of(head.pooling);
   config["architectures"] = Json::array({class_of(family, head.kind)});
@@ -67,7 +68,7 @@ Shape with_head(const Shape& shape, const HeadStyle& head, const HeadLabels& lab
     }
   }
   if (!labels.problem.empty()) config[kProblem] = labels.problem;
-  return shape_from_hugging_face(config, "config.json");
+  return model_from_hugging_face(config, "config.json");
 }
 
 }  // namespace sluice::model

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/json_fwd.h"
-#include "model/shape.h"
+#include "model/model.h"
 
 namespace sluice::model {
 
@@ -20,10 +20,10 @@ HeadLabels head_labels(const base::Json& config, int64_t numbers);
 
 // Default pooling of a family's class. Decoders: the last token. Encoders: the mean for embeddings; for
 // classes as config.json has it, else the first token.
-Pooling usual_pooling(const Shape& shape, HeadKind kind);
+Pooling usual_pooling(const Model& model, HeadKind kind);
 
 // The same trunk with another head, written to its config.json, too. InputError if transformers has no class
 // for such a model.
-Shape with_head(const Shape& shape, const HeadStyle& head, const HeadLabels& labels);
+Model with_head(const Model& model, const HeadStyle& head, const HeadLabels& labels);
 
 }  // namespace sluice::model

@@ -8,8 +8,8 @@
 #include "model/config_json.h"
 #include "model/hugging_face.h"
 #include "model/parameters.h"
-#include "model/test_shape.h"
-#include "model/tuning.h"
+#include "model/test_outline.h"
+#include "model/test_tuning.h"
 
 namespace sluice::model {
 namespace {
@@ -18,18 +18,18 @@ using base::Json;
 using testing::HasSubstr;
 
 Json config_with(const Json& changes) {
-  Json config = config_json(shape_of_2_heads());
+  Json config = config_json(outline_of_2_heads());
   config.update(changes);
   return config;
 }
 
-Shape shape_with_head(const Json& changes) {
-  return shape_from_hugging_face(config_with(changes), "config.json");
+Outline outline_with_head(const Json& changes) {
+  return outline_from_hugging_face(config_with(changes), "config.json");
 }
 
 std::string fault(const Json& changes) {
   try {
-    shape_with_head(changes);
+    outline_with_head(changes);
   } catch (const base::InputError& error) {
     return error.what();
   }
@@ -37,18 +37,18 @@ std::string fault(const Json& changes) {
 }
 
 TEST(HeadKeys, ClassesOfSequencesAndTokensAreRead) {
-  const Shape sequences = shape_with_head({{"architectures", {"LlamaForSequenceClassification"}},
-                                           {"id2label", {{"0", "a"}, {"1", "b"}, {"2", "c"}}}});
+  const Outline sequences = outline_with_head({{"architectures", {"LlamaForSequenceClassification"}},
+                                               {"id2label", {{"0", "a"}, {"1", "b"}, {"2", "c"}}}});
   EXPECT_EQ(sequences.head, (HeadStyle{HeadKind::kSequence, 3, /*bias=*/false}));
-  const Shape tokens =
-      shape_with_head({{"architectures", {"LlamaForTokenClassification"}}, {"num_labels", 5}});
+  const Outline tokens =
+      outline_with_head({{"architectures", {"LlamaForTokenClassification"}}, {"num_labels", 5}});
   EXPECT_EQ(tokens.head, (HeadStyle{HeadKind::kTokens, 5, /*bias=*/true}));
-  EXPECT_EQ(shape_with_head({{"architectures", {"LlamaModel"}}}).head.kind, HeadKind::kRows);
-  EXPECT_EQ(shape_with_head(Json::object()).head, HeadStyle());
+  EXPECT_EQ(outline_with_head({{"architectures", {"LlamaModel"}}}).head.kind, HeadKind::kRows);
+  EXPECT_EQ(outline_with_head(Json::object()).head, HeadStyle());
 }
 
 TEST(HeadKeys, WithoutLabelsTransformersMeansTwo) {
-  EXPECT_EQ(shape_with_head({{"architectures", {"LlamaForSequenceClassification"}}}).head.numbers, 2);
+  EXPECT_EQ(outline_with_head({{"architectures", {"LlamaForSequenceClassification"}}}).head.numbers, 2);
 }
 
 TEST(HeadKeys, LabelsWithoutANumberAreRefused) {
@@ -59,10 +59,10 @@ TEST(HeadKeys, LabelsWithoutANumberAreRefused) {
 }
 
 TEST(HeadKeys, AHeadReplacesTheVocabularyAndItsConfigSaysSo) {
-  Shape shape = shape_of_2_heads();
-  shape.tie_embeddings = true;
-  const Shape made =
-      with_head(shape, {HeadKind::kSequence, 2}, {{"no", "yes"}, "single_label_classification"});
+  Outline outline = outline_of_2_heads();
+  outline.tie_embeddings = true;
+  const Outline made =
+      with_head(outline, {HeadKind::kSequence, 2}, {{"no", "yes"}, "single_label_classification"}).outline();
   const Json config = config_json(made);
   EXPECT_EQ(config.at("architectures"), Json::array({"LlamaForSequenceClassification"}));
   EXPECT_EQ(config.at("id2label"), (Json{{"0", "no"}, {"1", "yes"}}));
@@ -75,18 +75,19 @@ TEST(HeadKeys, AHeadReplacesTheVocabularyAndItsConfigSaysSo) {
 }
 
 TEST(HeadKeys, TensorParallelHasMoreRanksThanNumbers) {
-  EXPECT_EQ(tp_fault(with_head(shape_of_2_heads(), {HeadKind::kSequence, 1}, {}), 2), "");
+  EXPECT_EQ(tp_fault(with_head(outline_of_2_heads(), {HeadKind::kSequence, 1}, {}), 2), "");
 }
 
 TEST(HeadKeys, EmbeddingsHaveNoMatrix) {
-  const ParameterTable table = parameter_table(with_head(shape_of_2_heads(), {.kind = HeadKind::kRows}, {}));
+  const ParameterTable table =
+      parameter_table(with_head(outline_of_2_heads(), {.kind = HeadKind::kRows}, {}));
   EXPECT_EQ(table.head().parameters.size(), 1U);
 }
 
 TEST(HeadKeys, AdaptersLeaveTheHeadToBeTrained) {
-  Shape shape = with_head(shape_of_2_heads(), {HeadKind::kTokens, 3, /*bias=*/true}, {});
-  adapt(shape, {.rank = 2, .alpha = 4, .targets = {"q_proj"}});
-  const ParameterTable table = parameter_table(shape);
+  Outline outline = with_head(outline_of_2_heads(), {HeadKind::kTokens, 3, /*bias=*/true}, {}).outline();
+  adapt(outline, {.rank = 2, .alpha = 4, .targets = {"q_proj"}});
+  const ParameterTable table = parameter_table(outline);
   std::vector<std::string> trained;
   for (const Bucket& bucket : table.buckets) {
     if (!bucket.trained || bucket.layer >= 0) continue;

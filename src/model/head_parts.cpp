@@ -8,23 +8,30 @@
 
 namespace sluice::model {
 
-HeadCounts head_counts(const Shape& shape, int tp) {
-  return {shape.heads / tp, std::max<int64_t>(1, shape.kv_heads / tp)};
+HeadCounts head_counts(const Model& model, int tp) {
+  return {model.heads() / tp, std::max<int64_t>(1, model.kv_heads() / tp)};
 }
 
-AttendingHeads attending_heads(const Shape& shape, const Kind& kind, int tp) {
+AttendingHeads attending_heads(const Model& model, const Kind& kind, int tp) {
   if (const Layer* layer = kind.layer()) {
     for (const Part& part : layer->parts) {
       const auto* own = std::get_if<Attention>(&part.mixer);
       if (own != nullptr) return {{own->heads / tp, std::max<int64_t>(1, own->kv_heads / tp)}, own->head_dim};
     }
   }
-  return {head_counts(shape, tp), shape.head_dim};
+  return {head_counts(model, tp), model.head_dim()};
 }
 
-int64_t most_head_lanes(const Shape& shape, int tp) {
-  const int64_t queries = head_counts(shape, tp).queries;
-  return shape.recurrent.key_heads > 0 ? std::min(queries, shape.recurrent.value_heads / tp) : queries;
+AttendingHeads decoding_heads(const Model& model, const Kind& kind, int tp) {
+  const AttendingHeads own = attending_heads(model, kind, tp);
+  const LatentAttention* latent = model.latent();
+  if (latent == nullptr) return own;
+  return {{own.counts.queries, 1}, latent->kv_rank + latent->rotated};
+}
+
+int64_t most_head_lanes(const Model& model, int tp) {
+  const int64_t queries = head_counts(model, tp).queries;
+  return model.has_states() ? std::min(queries, model.states()->value_heads / tp) : queries;
 }
 
 HeadPart head_part(const HeadCounts& heads, int lanes, int lane) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/interval.h"
-#include "model/shape.h"
+#include "model/model.h"
 
 namespace sluice::model {
 
@@ -16,19 +16,23 @@ struct HeadCounts {
   int64_t queries = 0;
   int64_t keys = 0;  // divides queries
 };
-// REQUIRES: tp cuts the shape (tp_fault). A TP rank has at least one key head.
-HeadCounts head_counts(const Shape& shape, int tp);
+// REQUIRES: tp cuts the model (tp_fault). A TP rank has at least one key head.
+HeadCounts head_counts(const Model& model, int tp);
 
 // A kind's attention heads on one TP rank, and their width: kinds of one model may differ.
 struct AttendingHeads {
   HeadCounts counts;
   int64_t width = 0;
 };
-// For a kind without attention of its own, the shape's heads.
-AttendingHeads attending_heads(const Shape& shape, const Kind& kind, int tp);
+// For a kind without attention of its own, the model's heads.
+AttendingHeads attending_heads(const Model& model, const Kind& kind, int tp);
+
+// The same for generation: with latent attention all queries share one narrow head, from which keys and
+// values are computed.
+AttendingHeads decoding_heads(const Model& model, const Kind& kind, int tp);
 
 // The most lanes that can exchange heads: each needs a head of every layer, in recurrent layers a value head.
-int64_t most_head_lanes(const Shape& shape, int tp);
+int64_t most_head_lanes(const Model& model, int tp);
 
 // The number of messages in which the columns of a recurrence's state go from piece to piece: one travels
 // while the next is made.

@@ -8,6 +8,7 @@
 #include "model/counted.h"
 #include "model/families/family.h"
 #include "model/families/head.h"
+#include "model/outline.h"
 #include "model/wrapped.h"
 
 namespace sluice::model {
@@ -36,30 +37,30 @@ void refuse_unread(const Reader& config) {
 
 }  // namespace
 
-Shape shape_from_hugging_face(const Json& whole, const std::string& name) {
+Outline outline_from_hugging_face(const Json& whole, const std::string& name) {
   Json json = language_config(whole, name);
   if (json.contains("computed") && json.at("computed") == false) json.erase("computed");
-  Shape shape{.config = {std::make_shared<const Json>(std::move(json))}};
-  Reader config(*shape.config.json, name);
+  Outline outline{.config = {std::make_shared<const Json>(std::move(json))}};
+  Reader config(*outline.config.json, name);
   const Family& family = require_family(config);
-  shape.family = family.model_type;
-  shape.head = read_head(config, family);
-  family.read(config, shape);
+  outline.family = family.model_type;
+  outline.head = read_head(config, family);
+  family.read(config, outline);
   refuse_unread(config);
   try {
-    validate(shape);
+    validate(outline);
   } catch (const InputError& error) {
     throw InputError(text(name, ": ", error.what()));
   }
-  return shape;
+  return outline;
 }
 
-Shape shape_to_plan_from_hugging_face(const Json& config, const std::string& name) {
+Outline outline_to_plan_from_hugging_face(const Json& config, const std::string& name) {
   if (config.is_object() && !get_or<bool>(config, "computed", true, name)) {
     return counted_from_hugging_face(config, name);
   }
   try {
-    return shape_from_hugging_face(config, name);
+    return outline_from_hugging_face(config, name);
   } catch (const InputError&) {
     const Json inner = language_config(config, name);
     const std::string type = get_or<std::string>(inner, "model_type", "", name);
@@ -71,6 +72,14 @@ Shape shape_to_plan_from_hugging_face(const Json& config, const std::string& nam
     }
     throw;
   }
+}
+
+Model model_from_hugging_face(const Json& config, const std::string& name) {
+  return outline_from_hugging_face(config, name);
+}
+
+Model model_to_plan_from_hugging_face(const Json& config, const std::string& name) {
+  return outline_to_plan_from_hugging_face(config, name);
 }
 
 namespace {

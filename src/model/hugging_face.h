@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/json_fwd.h"
+#include "model/model.h"
 #include "model/parameters.h"
-#include "model/shape.h"
 
 namespace sluice::model {
 
@@ -15,16 +15,20 @@ namespace sluice::model {
 // rope_scaling) or in rope_parameters. InputError naming `name` and the key for another architecture or
 // anything that Sluice does not compute (other biases, windows by layer, other activations, quantisation,
 // unknown rope types and unknown keys).
-Shape shape_from_hugging_face(const base::Json& config, const std::string& name);
+Model model_from_hugging_face(const base::Json& config, const std::string& name);
 
-// The same; for a model that Sluice does not compute but whose costs can be counted, the counted shape
+// The same; for a model that Sluice does not compute but whose costs can be counted, the counted model
 // (model/counted.h).
-Shape shape_to_plan_from_hugging_face(const base::Json& config, const std::string& name);
+Model model_to_plan_from_hugging_face(const base::Json& config, const std::string& name);
 
-// Sets max_position_embeddings if a config.json of this shape has it. Writes out the rotary values that would
+// The outline of such a model, for this module.
+Outline outline_from_hugging_face(const base::Json& config, const std::string& name);
+Outline outline_to_plan_from_hugging_face(const base::Json& config, const std::string& name);
+
+// Sets max_position_embeddings if a config.json of this model has it. Writes out the rotary values that would
 // otherwise depend on it. Returns false and leaves the file as it was if it would still become another
 // model's.
-bool set_positions(base::Json& config, const Shape& shape, int64_t positions);
+bool set_positions(base::Json& config, const Model& model, int64_t positions);
 
 // The order of a tensor's stored rows in a file. Blocks of rows (experts) follow each other. The rows of a
 // block's halves (gate and up) may be interleaved.

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/rng.h"
 #include "model/config_json.h"
+#include "model/outline.h"
 #include "model/parameter_count.h"
 
 namespace sluice::model {
@@ -44,42 +45,42 @@ Json new_config() {
   return config;
 }
 
-Shape read(const Json& config) { return shape_from_hugging_face(config, "config.json"); }
+Outline read(const Json& config) { return outline_from_hugging_face(config, "config.json"); }
 
-TEST(ShapeFromHuggingFace, ReadsOldAndNewFiles) {
-  const Shape expected = {.layers = 3,
-                          .hidden = 64,
-                          .heads = 8,
-                          .kv_heads = 2,
-                          .head_dim = 8,
-                          .ffn_hidden = 96,
-                          .vocab = 1000,
-                          .tie_embeddings = true,
-                          .norm_eps = 1e-5,
-                          .rope = {.theta = 500000.0}};
+TEST(OutlineFromHuggingFace, ReadsOldAndNewFiles) {
+  const Outline expected = {.layers = 3,
+                            .hidden = 64,
+                            .heads = 8,
+                            .kv_heads = 2,
+                            .head_dim = 8,
+                            .ffn_hidden = 96,
+                            .vocab = 1000,
+                            .tie_embeddings = true,
+                            .norm_eps = 1e-5,
+                            .rope = {.theta = 500000.0}};
   EXPECT_EQ(read(old_config()), expected);
   EXPECT_EQ(read(new_config()), expected);
 }
 
-TEST(ShapeFromHuggingFace, AbsentKeysTakeTransformersDefaults) {
+TEST(OutlineFromHuggingFace, AbsentKeysTakeTransformersDefaults) {
   Json config = {{"model_type", "llama"},         {"hidden_size", 64},        {"intermediate_size", 96},
                  {"num_hidden_layers", 1},        {"num_attention_heads", 4}, {"vocab_size", 10},
                  {"num_key_value_heads", nullptr}};
-  const Shape shape = read(config);
-  EXPECT_EQ(shape.kv_heads, 4);
-  EXPECT_EQ(shape.head_dim, 16);
-  EXPECT_EQ(shape.norm_eps, 1e-6);
-  EXPECT_FALSE(shape.tie_embeddings);
-  EXPECT_EQ(shape.rope, Rope{});
+  const Outline outline = read(config);
+  EXPECT_EQ(outline.kv_heads, 4);
+  EXPECT_EQ(outline.head_dim, 16);
+  EXPECT_EQ(outline.norm_eps, 1e-6);
+  EXPECT_FALSE(outline.tie_embeddings);
+  EXPECT_EQ(outline.rope, Rope{});
 }
 
-TEST(ShapeFromHuggingFace, HeadDimMayDifferFromHiddenByHeads) {
+TEST(OutlineFromHuggingFace, HeadDimMayDifferFromHiddenByHeads) {
   Json config = old_config();
   config["head_dim"] = 32;
   EXPECT_EQ(read(config).q_width(), 256);
 }
 
-TEST(ShapeFromHuggingFace, MistralsWindowIsThereUnlessItIsNull) {
+TEST(OutlineFromHuggingFace, MistralsWindowIsThereUnlessItIsNull) {
   Json config = new_config();
   config["architectures"] = {"MistralForCausalLM"};
   config["model_type"] = "mistral";
@@ -89,7 +90,7 @@ TEST(ShapeFromHuggingFace, MistralsWindowIsThereUnlessItIsNull) {
   config["sliding_window"] = 0;
   EXPECT_THAT([&] { read(config); }, ThrowsMessage<InputError>(HasSubstr("sliding_window")));
   config["sliding_window"] = nullptr;
-  Shape mistral = read(config);
+  Outline mistral = read(config);
   EXPECT_EQ(mistral.family, "mistral");
   EXPECT_EQ(mistral.window, 0);
   mistral.family = "llama";
@@ -115,8 +116,8 @@ Json qwen_config(const std::string& type) {
   return config;
 }
 
-TEST(ShapeFromHuggingFace, ReadsWhatQwenAddsToAttention) {
-  Shape expected = read(new_config());
+TEST(OutlineFromHuggingFace, ReadsWhatQwenAddsToAttention) {
+  Outline expected = read(new_config());
   expected.family = "qwen2";
   expected.qkv_bias = true;
   EXPECT_EQ(read(qwen_config("qwen2")), expected);
@@ -128,9 +129,9 @@ TEST(ShapeFromHuggingFace, ReadsWhatQwenAddsToAttention) {
   config.erase("head_dim");
   EXPECT_EQ(read(config).head_dim, 128);
   for (const char* type : {"qwen2", "qwen3"}) {
-    const Shape shape = read(qwen_config(type));
-    const Json written = config_json(shape);
-    EXPECT_EQ(read(written), shape);
+    const Outline outline = read(qwen_config(type));
+    const Json written = config_json(outline);
+    EXPECT_EQ(read(written), outline);
     EXPECT_EQ(written["model_type"], type);
   }
 }
@@ -142,14 +143,14 @@ Json family_config(const std::string& type, const std::string& architecture) {
   return config;
 }
 
-TEST(ShapeFromHuggingFace, Phi3FusesTensorsAndMayHaveAWindow) {
+TEST(OutlineFromHuggingFace, Phi3FusesTensorsAndMayHaveAWindow) {
   Json config = family_config("phi3", "Phi3ForCausalLM");
   config["sliding_window"] = 2047;
   config["resid_pdrop"] = 0.0;
   config["original_max_position_embeddings"] = 4096;
-  const Shape shape = read(config);
-  EXPECT_EQ(shape.window, 2047);
-  const ParameterTable table = parameter_table(shape);
+  const Outline outline = read(config);
+  EXPECT_EQ(outline.window, 2047);
+  const ParameterTable table = parameter_table(outline);
   std::vector<std::string> names;
   for (const Parameter& parameter : table.layer(1).parameters) {
     for (const HuggingFaceTensor& tensor : hugging_face_tensors(table.layer(1), parameter)) {
@@ -165,31 +166,31 @@ TEST(ShapeFromHuggingFace, Phi3FusesTensorsAndMayHaveAWindow) {
   EXPECT_THAT([&] { read(config); }, ThrowsMessage<InputError>(HasSubstr("embd_pdrop is 0.1")));
 }
 
-TEST(ShapeFromHuggingFace, GraniteHasFourFactors) {
+TEST(OutlineFromHuggingFace, GraniteHasFourFactors) {
   Json config = family_config("granite", "GraniteForCausalLM");
   config["embedding_multiplier"] = 12;
   config["residual_multiplier"] = 0.22;
   config["attention_multiplier"] = 0.0625;
   config["logits_scaling"] = 8;
-  const Shape shape = read(config);
-  EXPECT_EQ(shape.embedding_scale, 12);
-  EXPECT_EQ(shape.residual_scale, 0.22);
-  EXPECT_EQ(shape.attention_scale, 0.0625);
-  EXPECT_EQ(shape.logit_divisor, 8);
+  const Outline outline = read(config);
+  EXPECT_EQ(outline.embedding_scale, 12);
+  EXPECT_EQ(outline.residual_scale, 0.22);
+  EXPECT_EQ(outline.attention_scale, 0.0625);
+  EXPECT_EQ(outline.logit_divisor, 8);
   config["logits_scaling"] = 0;
   EXPECT_THAT([&] { read(config); }, ThrowsMessage<InputError>(HasSubstr("'logits_scaling' is 0")));
 }
 
 // The layers without rotary positions.
-std::vector<int64_t> unrotated(const Shape& shape) {
+std::vector<int64_t> unrotated(const Outline& outline) {
   std::vector<int64_t> layers;
-  for (int64_t layer = 0; layer < shape.layers; ++layer) {
-    if (!shape.block_type(layer).rotates) layers.push_back(layer);
+  for (int64_t layer = 0; layer < outline.layers; ++layer) {
+    if (!outline.block_type(layer).rotates) layers.push_back(layer);
   }
   return layers;
 }
 
-TEST(ShapeFromHuggingFace, SmolLm3LeavesPositionsOutOfSomeLayers) {
+TEST(OutlineFromHuggingFace, SmolLm3LeavesPositionsOutOfSomeLayers) {
   Json config = family_config("smollm3", "SmolLM3ForCausalLM");
   config["num_hidden_layers"] = 5;
   EXPECT_EQ(unrotated(read(config)), (std::vector<int64_t>{3}));
@@ -217,22 +218,22 @@ Json gemma_config(const std::string& type) {
           {"vocab_size", 100}};
 }
 
-TEST(ShapeFromHuggingFace, EveryFamilyRoundTrips) {
+TEST(OutlineFromHuggingFace, EveryFamilyRoundTrips) {
   const std::pair<const char*, const char*> families[] = {
       {"llama", "LlamaForCausalLM"}, {"mistral", "MistralForCausalLM"}, {"qwen2", "Qwen2ForCausalLM"},
       {"qwen3", "Qwen3ForCausalLM"}, {"phi3", "Phi3ForCausalLM"},       {"granite", "GraniteForCausalLM"},
       {"olmo2", "Olmo2ForCausalLM"}, {"smollm3", "SmolLM3ForCausalLM"}};
   for (const auto& [type, architecture] : families) {
-    const Shape shape = read(family_config(type, architecture));
-    const Json written = config_json(shape);
-    EXPECT_EQ(read(Json::parse(written.dump())), shape) << type;
+    const Outline outline = read(family_config(type, architecture));
+    const Json written = config_json(outline);
+    EXPECT_EQ(read(Json::parse(written.dump())), outline) << type;
     EXPECT_EQ(written["model_type"], type);
-    EXPECT_EQ(parameter_count(shape), parameter_table(shape).size()) << type;
+    EXPECT_EQ(parameter_count(outline), parameter_table(outline).size()) << type;
   }
   for (const char* type : {"gemma2", "gemma3_text"}) {
-    const Shape shape = read(gemma_config(type));
-    EXPECT_EQ(read(Json::parse(config_json(shape).dump())), shape) << type;
-    EXPECT_EQ(parameter_count(shape), parameter_table(shape).size()) << type;
+    const Outline outline = read(gemma_config(type));
+    EXPECT_EQ(read(Json::parse(config_json(outline).dump())), outline) << type;
+    EXPECT_EQ(parameter_count(outline), parameter_table(outline).size()) << type;
   }
 }
 
@@ -249,7 +250,7 @@ Json experts_config(const std::string& type, const char* architecture) {
   return config;
 }
 
-TEST(ShapeFromHuggingFace, FamiliesWithExpertsRoundTrip) {
+TEST(OutlineFromHuggingFace, FamiliesWithExpertsRoundTrip) {
   for (const auto& [type, architecture] :
        {std::pair("mixtral", "MixtralForCausalLM"), std::pair("qwen2_moe", "Qwen2MoeForCausalLM"),
         std::pair("qwen3_moe", "Qwen3MoeForCausalLM"), std::pair("olmoe", "OlmoeForCausalLM"),
@@ -258,11 +259,11 @@ TEST(ShapeFromHuggingFace, FamiliesWithExpertsRoundTrip) {
       Json config = experts_config(type, architecture);
       const bool always = config.contains("num_local_experts");
       if (!always) config["norm_topk_prob"] = normalised;
-      const Shape shape = read(config);
-      EXPECT_EQ(read(Json::parse(config_json(shape).dump())), shape) << type;
-      EXPECT_EQ(parameter_count(shape), parameter_table(shape).size()) << type;
-      EXPECT_EQ(shape.experts.count, 6) << type;
-      EXPECT_EQ(shape.experts.normalised, normalised || always) << type;
+      const Outline outline = read(config);
+      EXPECT_EQ(read(Json::parse(config_json(outline).dump())), outline) << type;
+      EXPECT_EQ(parameter_count(outline), parameter_table(outline).size()) << type;
+      EXPECT_EQ(outline.experts.count, 6) << type;
+      EXPECT_EQ(outline.experts.normalised, normalised || always) << type;
     }
   }
 }
@@ -339,21 +340,21 @@ Json hybrid_config(const std::string& type) {
 }
 
 // The numbers of parameters in transformers' classes, exactly.
-TEST(ShapeFromHuggingFace, HybridsHaveTheParametersOfTransformersClasses) {
+TEST(OutlineFromHuggingFace, HybridsHaveTheParametersOfTransformersClasses) {
   for (const auto& [type, count] :
        {std::pair("qwen3_next", 79'674'391'296), std::pair("qwen3_5_text", 8'953'803'264),
         std::pair("qwen3_5_moe_text", 34'660'610'688), std::pair("olmo_hybrid", 7'430'870'688),
         std::pair("granitemoehybrid", 3'191'396'096)}) {
-    const Shape shape = read(hybrid_config(type));
-    EXPECT_EQ(parameter_count(shape), count) << type;
-    EXPECT_EQ(parameter_count(shape), parameter_table(shape).size()) << type;
-    EXPECT_EQ(read(Json::parse(config_json(shape).dump())), shape) << type;
-    EXPECT_TRUE(shape.block_type(0).recurrent) << type;
-    EXPECT_FALSE(shape.block_type(3).recurrent) << type;
-    if (shape.recurrent.key_heads > 1) {
-      EXPECT_EQ(tp_fault(shape, 2), "") << type;
+    const Outline outline = read(hybrid_config(type));
+    EXPECT_EQ(parameter_count(outline), count) << type;
+    EXPECT_EQ(parameter_count(outline), parameter_table(outline).size()) << type;
+    EXPECT_EQ(read(Json::parse(config_json(outline).dump())), outline) << type;
+    EXPECT_TRUE(outline.block_type(0).recurrent) << type;
+    EXPECT_FALSE(outline.block_type(3).recurrent) << type;
+    if (outline.recurrent.key_heads > 1) {
+      EXPECT_EQ(tp_fault(outline, 2), "") << type;
     } else {
-      EXPECT_THAT(tp_fault(shape, 2), HasSubstr("tp 2 does not divide 1 key heads of recurrent layers"));
+      EXPECT_THAT(tp_fault(outline, 2), HasSubstr("tp 2 does not divide 1 key heads of recurrent layers"));
     }
   }
   EXPECT_FALSE(read(hybrid_config("olmo_hybrid")).block_type(3).rotates);
@@ -362,7 +363,7 @@ TEST(ShapeFromHuggingFace, HybridsHaveTheParametersOfTransformersClasses) {
               HasSubstr("tp 4 does not divide 30 key heads of recurrent layers"));
 }
 
-TEST(ShapeFromHuggingFace, HybridsThatAreNotComputedAreRefusedByKeyAndValue) {
+TEST(OutlineFromHuggingFace, HybridsThatAreNotComputedAreRefusedByKeyAndValue) {
   const auto fault = [](const char* type, const char* key, const Json& value) {
     Json config = hybrid_config(type);
     config[key] = value;
@@ -411,8 +412,8 @@ TEST(HuggingFaceTensors, OfStackedExpertsStandElsewhere) {
     EXPECT_EQ(tensors.size(), 1U);
     return tensors.front();
   };
-  const Shape& shape = table.shape;
-  const int64_t hidden = shape.hidden, width = shape.experts.hidden;
+  const Outline& outline = table.model.outline();
+  const int64_t hidden = outline.hidden, width = outline.experts.hidden;
   const HuggingFaceTensor gate_up = only("experts_gate_up");
   EXPECT_EQ(gate_up.name, "model.layers.0.mlp.experts.gate_up_proj");
   EXPECT_EQ(gate_up.shape, (std::vector<int64_t>{6, hidden, 2 * width}));
@@ -447,7 +448,7 @@ TEST(HuggingFaceTensors, OfExpertsAreNamedOneByOne) {
             "model.layers.0.mlp.experts.5.down_proj.weight");
 }
 
-TEST(ShapeFromHuggingFace, ExpertsThatCannotBeNameThemselves) {
+TEST(OutlineFromHuggingFace, ExpertsThatCannotBeNameThemselves) {
   const auto fault = [](const char* type, const char* architecture, const char* key, const Json& value) {
     Json config = experts_config(type, architecture);
     config[key] = value;
@@ -474,15 +475,15 @@ TEST(ShapeFromHuggingFace, ExpertsThatCannotBeNameThemselves) {
 }
 
 // The layers whose attention has a window.
-std::vector<int64_t> windowed(const Shape& shape) {
+std::vector<int64_t> windowed(const Outline& outline) {
   std::vector<int64_t> layers;
-  for (int64_t layer = 0; layer < shape.layers; ++layer) {
-    if (shape.block_type(layer).windowed) layers.push_back(layer);
+  for (int64_t layer = 0; layer < outline.layers; ++layer) {
+    if (outline.block_type(layer).windowed) layers.push_back(layer);
   }
   return layers;
 }
 
-TEST(ShapeFromHuggingFace, QwensWindowsAreOffUnlessAKeyOfTheirOwnSaysOtherwise) {
+TEST(OutlineFromHuggingFace, QwensWindowsAreOffUnlessAKeyOfTheirOwnSaysOtherwise) {
   Json config = qwen_config("qwen3");
   config.erase("layer_types");
   config["sliding_window"] = 64;
@@ -498,7 +499,7 @@ TEST(ShapeFromHuggingFace, QwensWindowsAreOffUnlessAKeyOfTheirOwnSaysOtherwise) 
   EXPECT_TRUE(read(config).block_types.empty());
 }
 
-TEST(ShapeFromHuggingFace, WindowsAndTypesThatAreNoneNameThemselves) {
+TEST(OutlineFromHuggingFace, WindowsAndTypesThatAreNoneNameThemselves) {
   const auto fault = [](const char* key, const Json& value) {
     Json config = qwen_config("qwen3");
     config["use_sliding_window"] = true;
@@ -521,40 +522,40 @@ TEST(ShapeFromHuggingFace, WindowsAndTypesThatAreNoneNameThemselves) {
   EXPECT_THAT([&] { read(without); }, ThrowsMessage<InputError>(HasSubstr("its width is missing")));
 }
 
-TEST(ShapeFromHuggingFace, Gemma2AlternatesAndCaps) {
-  const Shape shape = read(gemma_config("gemma2"));
-  EXPECT_THAT(windowed(shape), ElementsAre(0, 2, 4, 6));
-  EXPECT_EQ(shape.score_cap, 50.0);
-  EXPECT_EQ(shape.logit_cap, 30.0);
-  EXPECT_EQ(shape.attention_scale, 0.125);
-  EXPECT_EQ(shape.embedding_scale, 8.0);
-  EXPECT_EQ(shape.norm_offset, 1.0);
-  EXPECT_TRUE(shape.tie_embeddings);
+TEST(OutlineFromHuggingFace, Gemma2AlternatesAndCaps) {
+  const Outline outline = read(gemma_config("gemma2"));
+  EXPECT_THAT(windowed(outline), ElementsAre(0, 2, 4, 6));
+  EXPECT_EQ(outline.score_cap, 50.0);
+  EXPECT_EQ(outline.logit_cap, 30.0);
+  EXPECT_EQ(outline.attention_scale, 0.125);
+  EXPECT_EQ(outline.embedding_scale, 8.0);
+  EXPECT_EQ(outline.norm_offset, 1.0);
+  EXPECT_TRUE(outline.tie_embeddings);
   Json config = gemma_config("gemma2");
   config["attn_logit_softcapping"] = nullptr;
   EXPECT_EQ(read(config).score_cap, 0.0);
 }
 
-TEST(ShapeFromHuggingFace, Gemma3TurnsWindowedLayersByAnotherBase) {
+TEST(OutlineFromHuggingFace, Gemma3TurnsWindowedLayersByAnotherBase) {
   Json config = gemma_config("gemma3_text");
   config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
   config["rope_local_base_freq"] = 5000.0;
-  const Shape shape = read(config);
-  EXPECT_THAT(windowed(shape), ElementsAre(0, 1, 2, 3, 4, 6));
-  EXPECT_EQ(shape.rope, (Rope{.theta = 1e6, .scaling = RopeScaling::kLinear, .factor = 8.0}));
-  EXPECT_EQ(shape.window_rope, Rope{.theta = 5000.0});
-  EXPECT_EQ(shape.rope_of({.windowed = true}).theta, 5000.0);
+  const Outline outline = read(config);
+  EXPECT_THAT(windowed(outline), ElementsAre(0, 1, 2, 3, 4, 6));
+  EXPECT_EQ(outline.rope, (Rope{.theta = 1e6, .scaling = RopeScaling::kLinear, .factor = 8.0}));
+  EXPECT_EQ(outline.window_rope, Rope{.theta = 5000.0});
+  EXPECT_EQ(outline.rope_of({.windowed = true}).theta, 5000.0);
   config.erase("rope_scaling");
   config.erase("rope_local_base_freq");
   config["rope_parameters"] = {
       {"full_attention", {{"rope_type", "linear"}, {"rope_theta", 1e6}, {"factor", 8.0}}},
       {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 5000.0}}}};
-  EXPECT_EQ(read(config), shape);
+  EXPECT_EQ(read(config), outline);
   config["sliding_window_pattern"] = 2;
   EXPECT_THAT(windowed(read(config)), ElementsAre(0, 2, 4, 6));
 }
 
-TEST(ShapeFromHuggingFace, Phi3IsStretchedByFactorsOfEachPair) {
+TEST(OutlineFromHuggingFace, Phi3IsStretchedByFactorsOfEachPair) {
   Json config = new_config();
   config["model_type"] = "phi3";
   config["architectures"] = {"Phi3ForCausalLM"};
@@ -564,17 +565,17 @@ TEST(ShapeFromHuggingFace, Phi3IsStretchedByFactorsOfEachPair) {
                                {"rope_theta", 10000.0},
                                {"short_factor", {1.0, 1.0, 1.5, 2.0}},
                                {"long_factor", {1.0, 2.0, 4.0, 8.0}}};
-  const Shape shape = read(config);
-  const double first = rope_table(shape.rope, 8, 4096).inverse_frequencies[3];
-  EXPECT_DOUBLE_EQ(rope_table(shape.rope, 8, 4097).inverse_frequencies[3] * 4, first);
-  EXPECT_DOUBLE_EQ(rope_table(shape.rope, 8, 1).attention_scale, std::sqrt(1 + 2.0 / 12));
+  const Outline outline = read(config);
+  const double first = rope_table(outline.rope, 8, 4096).inverse_frequencies[3];
+  EXPECT_DOUBLE_EQ(rope_table(outline.rope, 8, 4097).inverse_frequencies[3] * 4, first);
+  EXPECT_DOUBLE_EQ(rope_table(outline.rope, 8, 1).attention_scale, std::sqrt(1 + 2.0 / 12));
   config["rope_parameters"]["long_factor"] = {1.0};
   EXPECT_THAT(
       [&] { read(config); },
       ThrowsMessage<InputError>(HasSubstr("long_factor has 1 factors: give one for each of the 4 pairs")));
 }
 
-TEST(ShapeFromHuggingFace, EachRefusalNamesFileKeyAndValue) {
+TEST(OutlineFromHuggingFace, EachRefusalNamesFileKeyAndValue) {
   const std::pair<std::function<void(Json&)>, std::string> refusals[] = {
       {[](Json& j) { j = Json::array(); }, "holds an object"},
       {[](Json& j) { j["model_type"] = "rwkv7"; },
@@ -660,7 +661,7 @@ TEST(ShapeFromHuggingFace, EachRefusalNamesFileKeyAndValue) {
 }
 
 // Other programs' notes are ignored; quantisation is seen in the tensors, not in these keys.
-TEST(ShapeFromHuggingFace, KeysThatAreOffOrIrrelevantPass) {
+TEST(OutlineFromHuggingFace, KeysThatAreOffOrIrrelevantPass) {
   Json config = old_config();
   config["quantization_config"] = {{"bits", 4}, {"quant_method", "bitsandbytes"}};
   config["unsloth_version"] = "2026.9.1";
@@ -683,20 +684,20 @@ TEST(ShapeFromHuggingFace, KeysThatAreOffOrIrrelevantPass) {
   EXPECT_THAT([&] { read(config); }, ThrowsMessage<InputError>(HasSubstr("embd_pdrop is 0.1")));
 }
 
-TEST(ShapeFromHuggingFace, RopeInsideTheDictionaryWins) {
+TEST(OutlineFromHuggingFace, RopeInsideTheDictionaryWins) {
   Json config = old_config();
   config["rope_parameters"] = {{"rope_theta", 7.0}, {"rope_type", "default"}};
   EXPECT_EQ(read(config).rope.theta, 7.0);
 }
 
-TEST(ShapeFromHuggingFace, OriginalContextFallsBackToMaxPositions) {
+TEST(OutlineFromHuggingFace, OriginalContextFallsBackToMaxPositions) {
   Json config = old_config();
   config["rope_scaling"] = {{"type", "yarn"}, {"factor", 4.0}};
   EXPECT_EQ(read(config).rope.original_max_position_embeddings, 4096);
 }
 
 // Every family refuses a key that no family asks for.
-TEST(ShapeFromHuggingFace, NoFamilyPassesOverAKeyThatItDoesNotRead) {
+TEST(OutlineFromHuggingFace, NoFamilyPassesOverAKeyThatItDoesNotRead) {
   std::vector<Json> configs = {old_config()};
   for (const char* type : {"qwen2", "qwen3"}) configs.push_back(qwen_config(type));
   for (const char* type : {"gemma2", "gemma3_text"}) configs.push_back(gemma_config(type));
@@ -713,7 +714,7 @@ TEST(ShapeFromHuggingFace, NoFamilyPassesOverAKeyThatItDoesNotRead) {
   }
 }
 
-TEST(ShapeFromHuggingFace, MutatedBytesNeverDoMoreThanThrow) {
+TEST(OutlineFromHuggingFace, MutatedBytesNeverDoMoreThanThrow) {
   Json config = old_config();
   config["rope_scaling"] = {
       {"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 512}};
@@ -725,17 +726,17 @@ TEST(ShapeFromHuggingFace, MutatedBytesNeverDoMoreThanThrow) {
       mutated[rng.below(mutated.size())] = "0123456789-{}[]\",:.e\x80"[rng.below(21)];
     }
     try {
-      const Shape shape = read(base::parse_json(mutated, "config.json"));
-      rope_table(shape.rope, shape.head_dim, 1);
+      const Outline outline = read(base::parse_json(mutated, "config.json"));
+      rope_table(outline.rope, outline.head_dim, 1);
     } catch (const InputError&) {
     }
   }
 }
 
 TEST(HuggingFaceTensors, SplitFusedMatricesAndTransposeOutputs) {
-  Shape shape = read(old_config());
-  shape.tie_embeddings = false;
-  const ParameterTable table = parameter_table(shape);
+  Outline outline = read(old_config());
+  outline.tie_embeddings = false;
+  const ParameterTable table = parameter_table(outline);
   std::vector<std::string> lines;
   for (const Bucket* bucket : {&table.embedding(), &table.layer(2), &table.head()}) {
     for (const Parameter& parameter : bucket->parameters) {

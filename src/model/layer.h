@@ -9,10 +9,26 @@
 #include <variant>
 #include <vector>
 
-#include "model/shape.h"
+#include "model/activation.h"
+#include "model/experts.h"
+#include "model/head_style.h"
+#include "model/rope.h"
 #include "model/weight.h"
 
 namespace sluice::model {
+
+// Norms of queries and keys before rotation: each head on its own, or all heads as one row.
+enum class QkNorm : uint8_t { kNone, kEachHead, kAllHeads };
+// RMSNorm; LayerNorm (Ba, Kiros and Hinton, Layer Normalization, 2016), which subtracts the mean first; or
+// none: rows stay unchanged.
+enum class NormKind : uint8_t { kRms, kLayer, kNone };
+// Norms of rows: those of parts and the final one. Head norms are RMSNorms with weights.
+struct NormStyle {
+  NormKind kind = NormKind::kRms;
+  bool weights = true;
+  bool biases = false;  // with weights, LayerNorm only
+  bool operator==(const NormStyle&) const = default;
+};
 
 // The pairs of a head's dimensions that rotate together: i with i + width ÷ 2; the same, rotated backwards;
 // or neighbours.

@@ -17,8 +17,8 @@
 namespace sluice::model {
 namespace {
 
-Part recurrent_part(const Shape& shape) {
-  const Recurrent& own = shape.recurrent;
+Part recurrent_part(const Outline& outline) {
+  const Recurrent& own = outline.recurrent;
   const StateHeads heads{.key_heads = own.key_heads,
                          .value_heads = own.value_heads,
                          .key_width = own.key_width,
@@ -28,26 +28,26 @@ Part recurrent_part(const Shape& shape) {
                          .norm_eps = own.norm_eps};
   switch (own.recurrence) {
     case Recurrence::kMamba2:
-      return mamba2_part({heads}, shape.hidden,
+      return mamba2_part({heads}, outline.hidden,
                          own.convolution_bias ? ConvolutionBias::kOwn : ConvolutionBias::kNone);
-    case Recurrence::kGla: return gla_part({heads, own.decay_rank}, shape.hidden);
-    case Recurrence::kKda: return kda_part({heads, own.decay_rank}, shape.hidden);
+    case Recurrence::kGla: return gla_part({heads, own.decay_rank}, outline.hidden);
+    case Recurrence::kKda: return kda_part({heads, own.decay_rank}, outline.hidden);
     case Recurrence::kGatedDelta: break;
   }
-  return delta_rule_part({heads, own.rate_scale}, shape.hidden,
+  return delta_rule_part({heads, own.rate_scale}, outline.hidden,
                          own.by_key_head ? RowOrder::kByKeyHead : RowOrder::kByKind);
 }
 
 // The part that mixes tokens.
-Part mixing_part(const Shape& shape, const BlockType& type) {
-  if (type.recurrent) return recurrent_part(shape);
-  const std::optional<Rope> rope = type.rotates ? std::optional(shape.rope_of(type)) : std::nullopt;
-  const Biases biases{shape.qkv_bias, shape.out_bias};
-  const double scale = shape.attention_scale > 0 ? shape.attention_scale
-                                                 : 1.0 / std::sqrt(static_cast<double>(shape.head_dim));
-  const Latent& latent = shape.latent;
+Part mixing_part(const Outline& outline, const BlockType& type) {
+  if (type.recurrent) return recurrent_part(outline);
+  const std::optional<Rope> rope = type.rotates ? std::optional(outline.rope_of(type)) : std::nullopt;
+  const Biases biases{outline.qkv_bias, outline.out_bias};
+  const double scale = outline.attention_scale > 0 ? outline.attention_scale
+                                                   : 1.0 / std::sqrt(static_cast<double>(outline.head_dim));
+  const Latent& latent = outline.latent;
   if (latent.kv_rank > 0) {
-    return latent_attention_part({.heads = shape.heads,
+    return latent_attention_part({.heads = outline.heads,
                                   .q_rank = latent.q_rank,
                                   .kv_rank = latent.kv_rank,
                                   .unrotated = latent.unrotated,
@@ -55,29 +55,30 @@ Part mixing_part(const Shape& shape, const BlockType& type) {
                                   .values = latent.values,
                                   .rope = rope,
                                   .scale = scale},
-                                 shape.hidden, biases);
+                                 outline.hidden, biases);
   }
-  return attention_part({.heads = shape.heads,
-                         .kv_heads = shape.kv_heads,
-                         .head_dim = shape.head_dim,
-                         .window = type.windowed ? shape.window : 0,
+  return attention_part({.heads = outline.heads,
+                         .kv_heads = outline.kv_heads,
+                         .head_dim = outline.head_dim,
+                         .window = type.windowed ? outline.window : 0,
                          .rope = rope,
-                         .rotated = shape.rotated_width(),
+                         .rotated = outline.rotated_width(),
                          .scale = scale,
-                         .cap = shape.score_cap,
-                         .head_norm = shape.qk_norm,
-                         .norm_eps = shape.norm_eps,
-                         .norm_offset = shape.norm_offset,
-                         .gated = shape.gated,
-                         .sinks = shape.sinks,
-                         .causal = shape.causal},
-                        shape.hidden, biases);
+                         .cap = outline.score_cap,
+                         .head_norm = outline.qk_norm,
+                         .norm_eps = outline.norm_eps,
+                         .norm_offset = outline.norm_offset,
+                         .gated = outline.gated,
+                         .sinks = outline.sinks,
+                         .causal = outline.causal},
+                        outline.hidden, biases);
 }
 
-Part feeding_part(const Shape& shape, const BlockType& type) {
-  const Gate gate{shape.activation, shape.gate_slope, shape.gate_limit, shape.mlp_gate};
-  return type.experts ? experts_part({shape.experts, gate}, shape.hidden)
-                      : mlp_part({shape.ffn_hidden, gate}, shape.hidden, {shape.mlp_bias, shape.mlp_bias});
+Part feeding_part(const Outline& outline, const BlockType& type) {
+  const Gate gate{outline.activation, outline.gate_slope, outline.gate_limit, outline.mlp_gate};
+  return type.experts
+             ? experts_part({outline.experts, gate}, outline.hidden)
+             : mlp_part({outline.ffn_hidden, gate}, outline.hidden, {outline.mlp_bias, outline.mlp_bias});
 }
 
 struct NormNames {
@@ -102,20 +103,20 @@ NormNames names_of(const Part& part, NormPlace place) {
           "post_attention_layernorm.weight"};
 }
 
-void add_norms(const Shape& shape, const BlockType& type, Part& part) {
-  const NormPlace place = type.recurrent ? NormPlace::kBefore : shape.norm_place;
+void add_norms(const Outline& outline, const BlockType& type, Part& part) {
+  const NormPlace place = type.recurrent ? NormPlace::kBefore : outline.norm_place;
   const bool from_one =
       std::holds_alternative<Gla>(part.mixer) || std::holds_alternative<LatentAttention>(part.mixer);
-  const double offset = from_one ? 0 : shape.norm_offset;
+  const double offset = from_one ? 0 : outline.norm_offset;
   const NormNames names = names_of(part, place);
   const auto made = [&](const NormRoles& role, const std::string& tensor) {
-    return norm(role, tensor, shape.hidden, shape.norm, shape.norm_eps, offset);
+    return norm(role, tensor, outline.hidden, outline.norm, outline.norm_eps, offset);
   };
   if (place == NormPlace::kBefore || place == NormPlace::kAround)
     part.before = made(names.role, names.before);
   if (place != NormPlace::kBefore) part.behind = made(names.role_behind, names.behind);
   part.norms_sum = place == NormPlace::kOfSum;
-  part.scale = shape.residual_scale;
+  part.scale = outline.residual_scale;
 }
 
 // For layers that were made before a run asked for loads.
@@ -166,22 +167,22 @@ void freeze(uint64_t bits, const std::vector<Weight*>& weights) {
   }
 }
 
-Weight vocabulary(const Shape& shape, std::string_view role, const char* tensor) {
-  Weight weight = matrix(role, {tensor}, shape.hidden, {{shape.vocab, shape.vocab}}, Use::kIn);
-  name_tensors(shape, weight);
+Weight vocabulary(const Outline& outline, std::string_view role, const char* tensor) {
+  Weight weight = matrix(role, {tensor}, outline.hidden, {{outline.vocab, outline.vocab}}, Use::kIn);
+  name_tensors(outline, weight);
   return weight;
 }
 
 }  // namespace
 
 void change_each_layer(
-    Shape& shape, const std::function<void(int64_t index, const BlockType& type, Layer& layer)>& change) {
+    Outline& outline, const std::function<void(int64_t index, const BlockType& type, Layer& layer)>& change) {
   std::vector<std::shared_ptr<const Layer>> made;  // each distinct value once
-  if (shape.block_types.empty())
-    shape.block_types.assign(static_cast<size_t>(shape.layers), shape.block_type(0));
-  for (int64_t index = 0; index < shape.layers; ++index) {
-    BlockType& type = shape.block_types[static_cast<size_t>(index)];
-    Layer layer = type.own.value ? *type.own.value : usual_layer(shape, type);
+  if (outline.block_types.empty())
+    outline.block_types.assign(static_cast<size_t>(outline.layers), outline.block_type(0));
+  for (int64_t index = 0; index < outline.layers; ++index) {
+    BlockType& type = outline.block_types[static_cast<size_t>(index)];
+    Layer layer = type.own.value ? *type.own.value : usual_layer(outline, type);
     change(index, type, layer);
     auto found = std::ranges::find_if(made, [&](const auto& other) { return *other == layer; });
     if (found == made.end()) found = made.insert(made.end(), std::make_shared<const Layer>(std::move(layer)));
@@ -189,34 +190,23 @@ void change_each_layer(
   }
 }
 
-void change_layers(Shape& shape, const std::function<void(const BlockType& type, Layer& layer)>& change) {
-  change_each_layer(shape, [&](int64_t, const BlockType& type, Layer& layer) { change(type, layer); });
+void change_layers(Outline& outline, const std::function<void(const BlockType& type, Layer& layer)>& change) {
+  change_each_layer(outline, [&](int64_t, const BlockType& type, Layer& layer) { change(type, layer); });
 }
 
-bool attends_by_chunks(const Shape& shape) {
-  for (const BlockType& type : shape.block_types) {
-    if (!type.windowed || !type.own.value) continue;
-    for (const Part& part : type.own.value->parts) {
-      const auto* const own = std::get_if<Attention>(&part.mixer);
-      if (own != nullptr) return own->chunked;
-    }
-  }
-  return false;
-}
-
-void replace_part(const Shape& shape, Part& part, Part made) {
-  for (Weight& weight : made.weights) name_tensors(shape, weight);
+void replace_part(const Outline& outline, Part& part, Part made) {
+  for (Weight& weight : made.weights) name_tensors(outline, weight);
   part.weights = std::move(made.weights);
   part.mixer = std::move(made.mixer);
 }
 
-void change_attention(Shape& shape, const std::function<void(Attention& own)>& change) {
-  change_layers(shape, [&](const BlockType&, Layer& layer) {
+void change_attention(Outline& outline, const std::function<void(Attention& own)>& change) {
+  change_layers(outline, [&](const BlockType&, Layer& layer) {
     for (Part& part : layer.parts) {
       if (!std::holds_alternative<Attention>(part.mixer)) continue;
       Attention own = std::get<Attention>(part.mixer);
       change(own);
-      replace_part(shape, part, attention_part(own, shape.hidden, {shape.qkv_bias, shape.out_bias}));
+      replace_part(outline, part, attention_part(own, outline.hidden, {outline.qkv_bias, outline.out_bias}));
     }
   });
 }
@@ -226,15 +216,15 @@ void put_beside(const Layer& layer, Part& part) {
   part.before = layer.parts.front().before;
 }
 
-void put_beside_mlp(const Shape& shape, Layer& layer, Part experts) {
+void put_beside_mlp(const Outline& outline, Layer& layer, Part experts) {
   const auto made = [&](std::string_view role, const std::string& tensor) {
-    return norm({role, {}}, tensor, shape.hidden, shape.norm, shape.norm_eps, shape.norm_offset);
+    return norm({role, {}}, tensor, outline.hidden, outline.norm, outline.norm_eps, outline.norm_offset);
   };
   layer.parts.back().behind = made(roles::kMlpNormBehind, "post_feedforward_layernorm_1.weight");
   experts.beside = experts.own_norm = true;
   experts.before = made(roles::kExpertsNorm, "pre_feedforward_layernorm_2.weight");
   experts.behind = made(roles::kExpertsNormBehind, "post_feedforward_layernorm_2.weight");
-  for (Weight& weight : experts.weights) name_tensors(shape, weight);
+  for (Weight& weight : experts.weights) name_tensors(outline, weight);
   layer.parts.push_back(std::move(experts));
   layer.joint = made(roles::kJointNorm, "post_feedforward_layernorm.weight");
 }
@@ -243,23 +233,23 @@ bool OwnLayer::operator==(const OwnLayer& other) const {
   return value == other.value || (value && other.value && *value == *other.value);
 }
 
-Layer usual_layer(const Shape& shape, const BlockType& type) {
-  Layer layer{.hidden = shape.hidden, .parts = {mixing_part(shape, type)}};
-  if (type.experts || shape.ffn_hidden > 0) layer.parts.push_back(feeding_part(shape, type));
-  for (Part& part : layer.parts) add_norms(shape, type, part);
-  for (Weight* const weight : weights_of(layer)) name_tensors(shape, *weight);
+Layer usual_layer(const Outline& outline, const BlockType& type) {
+  Layer layer{.hidden = outline.hidden, .parts = {mixing_part(outline, type)}};
+  if (type.experts || outline.ffn_hidden > 0) layer.parts.push_back(feeding_part(outline, type));
+  for (Part& part : layer.parts) add_norms(outline, type, part);
+  for (Weight* const weight : weights_of(layer)) name_tensors(outline, *weight);
   return layer;
 }
 
-Layer layer_of(const Shape& shape, const BlockType& type) {
-  Layer layer = type.own.value ? *type.own.value : usual_layer(shape, type);
-  if (type.own.value && shape.experts.remembers_loads) remember_loads(layer);
+Layer layer_of(const Outline& outline, const BlockType& type) {
+  Layer layer = type.own.value ? *type.own.value : usual_layer(outline, type);
+  if (type.own.value && outline.experts.remembers_loads) remember_loads(layer);
   const std::vector<Weight*> weights = weights_of(layer);
-  for (Weight* const weight : weights) add_adapters(shape.lora, *weight);
+  for (Weight* const weight : weights) add_adapters(outline.lora, *weight);
   freeze(type.frozen, weights);
   for (Weight* const weight : weights) {
     const bool matrix = weight->is_product() && weight->columns > 1;
-    if (matrix && (weight->adapts || weight->experts > 0) && !weight->trained) weight->format = shape.base;
+    if (matrix && (weight->adapts || weight->experts > 0) && !weight->trained) weight->format = outline.base;
   }
   return layer;
 }
@@ -269,8 +259,8 @@ namespace {
 constexpr int64_t kTokenKinds = 2;  // first and second segment; Sluice's tokens are of the first
 
 // The width of each layer's input from embeddings by layer; 0: none.
-int64_t layer_input_width(const Shape& shape) {
-  const auto own = shape.block_types.empty() ? nullptr : shape.block_types.front().own.value;
+int64_t layer_input_width(const Outline& outline) {
+  const auto own = outline.block_types.empty() ? nullptr : outline.block_types.front().own.value;
   if (own == nullptr) return 0;
   for (const Part& part : own->parts) {
     if (const auto* const input = std::get_if<LayerInput>(&part.mixer)) return input->width;
@@ -280,67 +270,69 @@ int64_t layer_input_width(const Shape& shape) {
 
 }  // namespace
 
-Embedding embedding_of(const Shape& shape) {
-  Embedding embedding{.table = vocabulary(shape, roles::kEmbedding, "model.embed_tokens.weight"),
-                      .scale = shape.embedding_scale};
+Embedding embedding_of(const Outline& outline) {
+  Embedding embedding{.table = vocabulary(outline, roles::kEmbedding, "model.embed_tokens.weight"),
+                      .scale = outline.embedding_scale};
   std::vector<Weight*> own{&embedding.table};
-  if (shape.positions > 0) {
-    embedding.positions = matrix(roles::kPositions, {"model.position_embeddings.weight"}, shape.hidden,
-                                 {{shape.positions, 0}}, Use::kVector);
-    embedding.kinds = matrix(roles::kTokenKinds, {"model.token_type_embeddings.weight"}, shape.hidden,
+  if (outline.positions > 0) {
+    embedding.positions = matrix(roles::kPositions, {"model.position_embeddings.weight"}, outline.hidden,
+                                 {{outline.positions, 0}}, Use::kVector);
+    embedding.kinds = matrix(roles::kTokenKinds, {"model.token_type_embeddings.weight"}, outline.hidden,
                              {{kTokenKinds, 0}}, Use::kVector);
     for (std::optional<Weight>* const rows : {&embedding.positions, &embedding.kinds}) own.push_back(&**rows);
   }
-  if (shape.embedding_norm) {
+  if (outline.embedding_norm) {
     embedding.norm = norm({roles::kEmbeddingNorm, roles::kEmbeddingNormBias}, "model.embed_norm.weight",
-                          shape.hidden, shape.norm, shape.norm_eps, shape.norm_offset);
+                          outline.hidden, outline.norm, outline.norm_eps, outline.norm_offset);
     for (Weight& weight : embedding.norm->weights) own.push_back(&weight);
   }
-  if (const int64_t width = layer_input_width(shape); width > 0) {
-    embedding.by_layer = layer_embedding(shape.layers, width, shape.hidden, shape.vocab, shape.norm_eps);
+  if (const int64_t width = layer_input_width(outline); width > 0) {
+    embedding.by_layer =
+        layer_embedding(outline.layers, width, outline.hidden, outline.vocab, outline.norm_eps);
     own.insert(own.end(), {&embedding.by_layer->table, &embedding.by_layer->projection});
     for (Weight& weight : embedding.by_layer->norm.weights) own.push_back(&weight);
   }
-  for (Weight* const weight : own) name_tensors(shape, *weight);
-  freeze(shape.frozen_embedding, own);
+  for (Weight* const weight : own) name_tensors(outline, *weight);
+  freeze(outline.frozen_embedding, own);
   return embedding;
 }
 
 namespace {
 
-Neck neck_of(const Shape& shape, const NeckStyle& style) {
-  Neck neck{.dense = matrix(roles::kNeck, {"head.dense.weight"}, shape.hidden, {{shape.hidden, 0}}, Use::kIn),
-            .bias = {},
-            .activation = style.activation,
-            .norm = {}};
+Neck neck_of(const Outline& outline, const NeckStyle& style) {
+  Neck neck{
+      .dense = matrix(roles::kNeck, {"head.dense.weight"}, outline.hidden, {{outline.hidden, 0}}, Use::kIn),
+      .bias = {},
+      .activation = style.activation,
+      .norm = {}};
   if (style.bias)
-    neck.bias = vector(roles::kNeckBias, {"head.dense.bias"}, {{shape.hidden, 0}}, Start::kZero);
+    neck.bias = vector(roles::kNeckBias, {"head.dense.bias"}, {{outline.hidden, 0}}, Start::kZero);
   if (style.normed)
-    neck.norm = norm({roles::kNeckNorm, roles::kNeckNormBias}, "head.norm.weight", shape.hidden, shape.norm,
-                     shape.norm_eps, shape.norm_offset);
+    neck.norm = norm({roles::kNeckNorm, roles::kNeckNormBias}, "head.norm.weight", outline.hidden,
+                     outline.norm, outline.norm_eps, outline.norm_offset);
   return neck;
 }
 
 // Adds the matrix of logits, or of a head's numbers.
-void add_output(const Shape& shape, Head& head) {
-  const HeadStyle& style = shape.head;
-  head.output = {.columns = shape.hidden, .use = Use::kIn};
+void add_output(const Outline& outline, Head& head) {
+  const HeadStyle& style = outline.head;
+  head.output = {.columns = outline.hidden, .use = Use::kIn};
   if (style.kind == HeadKind::kRows) return;
   if (style.kind != HeadKind::kVocabulary) {
     // Whole on every TP rank, which multiplies its own rows by it.
-    head.output = matrix(roles::kScore, {"score.weight"}, shape.hidden, {{style.numbers, 0}}, Use::kIn);
+    head.output = matrix(roles::kScore, {"score.weight"}, outline.hidden, {{style.numbers, 0}}, Use::kIn);
     if (style.bias) head.bias = vector(roles::kScoreBias, {"score.bias"}, {{style.numbers, 0}}, Start::kZero);
-    if (style.neck) head.neck = neck_of(shape, *style.neck);
+    if (style.neck) head.neck = neck_of(outline, *style.neck);
     return;
   }
   head.output =
-      shape.ties_head() ? embedding_of(shape).table : vocabulary(shape, roles::kHead, "lm_head.weight");
+      outline.ties_head() ? embedding_of(outline).table : vocabulary(outline, roles::kHead, "lm_head.weight");
   if (style.bias) {
-    head.bias = vector(roles::kScoreBias, {"lm_head.bias"}, {{shape.vocab, shape.vocab}}, Start::kZero);
+    head.bias = vector(roles::kScoreBias, {"lm_head.bias"}, {{outline.vocab, outline.vocab}}, Start::kZero);
     head.bias->adapts = false;
   }
-  head.divisor = shape.logit_divisor;
-  head.cap = shape.logit_cap;
+  head.divisor = outline.logit_divisor;
+  head.cap = outline.logit_cap;
 }
 
 }  // namespace
@@ -348,26 +340,26 @@ void add_output(const Shape& shape, Head& head) {
 namespace {
 
 // With norms of sums, the last rows are normed already.
-Norm final_norm(const Shape& shape) {
-  if (shape.norm_place == NormPlace::kOfSum) return {.kind = NormKind::kNone};
-  return norm({roles::kFinalNorm, roles::kFinalNormBias}, "model.norm.weight", shape.hidden, shape.norm,
-              shape.norm_eps, shape.norm_offset);
+Norm final_norm(const Outline& outline) {
+  if (outline.norm_place == NormPlace::kOfSum) return {.kind = NormKind::kNone};
+  return norm({roles::kFinalNorm, roles::kFinalNormBias}, "model.norm.weight", outline.hidden, outline.norm,
+              outline.norm_eps, outline.norm_offset);
 }
 
 }  // namespace
 
-Head head_of(const Shape& shape) {
-  Head head{.kind = shape.head.kind,
-            .pooling = shape.head.pooling,
-            .norm = final_norm(shape),
+Head head_of(const Outline& outline) {
+  Head head{.kind = outline.head.kind,
+            .pooling = outline.head.pooling,
+            .norm = final_norm(outline),
             .neck = {},
             .output = {},
             .bias = {},
-            .tied = shape.ties_head()};
-  add_output(shape, head);
+            .tied = outline.ties_head()};
+  add_output(outline, head);
   const std::vector<Weight*> own = own_weights_of(head);
-  for (Weight* const weight : own) name_tensors(shape, *weight);
-  freeze(shape.frozen_head, own);
+  for (Weight* const weight : own) name_tensors(outline, *weight);
+  freeze(outline.frozen_head, own);
   return head;
 }
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "model/lora.h"
 #include "model/parameter.h"
-#include "model/shape.h"
 
 namespace sluice::model {
 

@@ -18,9 +18,10 @@
 #include "model/hugging_face.h"
 #include "model/layer.h"
 #include "model/layer_of.h"
+#include "model/outline.h"
 #include "model/parameters.h"
 #include "model/program.h"
-#include "model/tuning.h"
+#include "model/test_tuning.h"
 
 namespace sluice::model {
 namespace {
@@ -30,7 +31,7 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
 
-Shape read_own(const Json& config) { return shape_from_hugging_face(config, "config.json"); }
+Outline read_own(const Json& config) { return outline_from_hugging_face(config, "config.json"); }
 
 Json tiny(const std::string& type, const Json& others = nullptr) {
   Json config = {{"model_type", type},       {"hidden_size", 64},       {"num_hidden_layers", 4},
@@ -49,17 +50,17 @@ void expect_own_fault(Json config, const char* key, const Json& value, const std
   expect_own_fault(config, fault);
 }
 
-Layer layer_at(const Shape& shape, int64_t layer) { return layer_of(shape, shape.block_type(layer)); }
+Layer layer_at(const Outline& outline, int64_t layer) { return layer_of(outline, outline.block_type(layer)); }
 template <typename Mixer>
-Mixer mixer_at(const Shape& shape, int64_t layer, size_t part = 0) {
-  return std::get<Mixer>(layer_at(shape, layer).parts[part].mixer);
+Mixer mixer_at(const Outline& outline, int64_t layer, size_t part = 0) {
+  return std::get<Mixer>(layer_at(outline, layer).parts[part].mixer);
 }
 
-// Names with shapes, as "self_attn.q_proj.weight[64,64]".
-std::vector<std::string> tensors_at(const Shape& shape, int64_t layer) {
+// Names with outlines, as "self_attn.q_proj.weight[64,64]".
+std::vector<std::string> tensors_at(const Outline& outline, int64_t layer) {
   std::vector<std::string> names;
   const std::string path = "layers." + std::to_string(layer) + ".";
-  for (const Bucket& bucket : parameter_table(shape).buckets) {
+  for (const Bucket& bucket : parameter_table(outline).buckets) {
     const size_t begin = bucket.path.find(path);
     if (begin == std::string::npos) continue;
     for (const Parameter& parameter : bucket.parameters) {
@@ -78,10 +79,10 @@ Json growing_rope(double beta) {
 
 TEST(OwnLayers, QueriesOfMinistral3GrowAsTheFileSays) {
   const Json config = tiny("ministral3", {{"rope_parameters", growing_rope(0.3)}});
-  const Shape shape = read_own(config);
+  const Outline outline = read_own(config);
   const QueryGrowth expected{.beta = 0.3, .positions = 16};
-  EXPECT_EQ(mixer_at<Attention>(shape, 3).growth, expected);
-  EXPECT_EQ(shape.rope.scaling, RopeScaling::kYarn);
+  EXPECT_EQ(mixer_at<Attention>(outline, 3).growth, expected);
+  EXPECT_EQ(outline.rope.scaling, RopeScaling::kYarn);
   EXPECT_EQ(mixer_at<Attention>(read_own(tiny("ministral3")), 0).growth.beta, 0);
   expect_own_fault(config, "rope_parameters", growing_rope(-1), "'llama_4_scaling_beta' is -1");
   Json without = growing_rope(0.3);
@@ -93,20 +94,20 @@ TEST(OwnLayers, QueriesOfMinistral3GrowAsTheFileSays) {
 }
 
 TEST(OwnLayers, Mistral4ScoresBySoftmax) {
-  const Shape shape = read_own(tiny("mistral4", {{"num_key_value_heads", 4},
-                                                 {"q_lora_rank", 24},
-                                                 {"kv_lora_rank", 16},
-                                                 {"qk_nope_head_dim", 8},
-                                                 {"qk_rope_head_dim", 8},
-                                                 {"v_head_dim", 10},
-                                                 {"n_routed_experts", 8},
-                                                 {"num_experts_per_tok", 2},
-                                                 {"moe_intermediate_size", 24},
-                                                 {"rope_parameters", growing_rope(0.1)}}));
-  EXPECT_FALSE(shape.experts.sigmoid || shape.experts.corrected);
-  EXPECT_TRUE(shape.experts.normalised);
-  EXPECT_EQ(mixer_at<LatentAttention>(shape, 0).growth.beta, 0.1);
-  EXPECT_GT(shape.attention_scale, 0);
+  const Outline outline = read_own(tiny("mistral4", {{"num_key_value_heads", 4},
+                                                     {"q_lora_rank", 24},
+                                                     {"kv_lora_rank", 16},
+                                                     {"qk_nope_head_dim", 8},
+                                                     {"qk_rope_head_dim", 8},
+                                                     {"v_head_dim", 10},
+                                                     {"n_routed_experts", 8},
+                                                     {"num_experts_per_tok", 2},
+                                                     {"moe_intermediate_size", 24},
+                                                     {"rope_parameters", growing_rope(0.1)}}));
+  EXPECT_FALSE(outline.experts.sigmoid || outline.experts.corrected);
+  EXPECT_TRUE(outline.experts.normalised);
+  EXPECT_EQ(mixer_at<LatentAttention>(outline, 0).growth.beta, 0.1);
+  EXPECT_GT(outline.attention_scale, 0);
 }
 
 TEST(OwnLayers, ErnieHasExpertsInSomeLayersAndItsCorrectionsInARow) {
@@ -115,21 +116,21 @@ TEST(OwnLayers, ErnieHasExpertsInSomeLayersAndItsCorrectionsInARow) {
                                             {"moe_intermediate_size", 24},
                                             {"moe_layer_start_index", 1},
                                             {"moe_layer_end_index", 2}});
-  const Shape shape = read_own(config);
-  EXPECT_EQ(mixer_at<Attention>(shape, 0).turning, Turning::kNeighbours);
-  EXPECT_TRUE(std::holds_alternative<Mlp>(layer_at(shape, 0).parts[1].mixer));
-  EXPECT_TRUE(std::holds_alternative<RoutedExperts>(layer_at(shape, 2).parts[1].mixer));
-  EXPECT_TRUE(std::holds_alternative<Mlp>(layer_at(shape, 3).parts[1].mixer));
-  EXPECT_THAT(tensors_at(shape, 1), Contains("mlp.moe_statics.e_score_correction_bias[1,6]"));
+  const Outline outline = read_own(config);
+  EXPECT_EQ(mixer_at<Attention>(outline, 0).turning, Turning::kNeighbours);
+  EXPECT_TRUE(std::holds_alternative<Mlp>(layer_at(outline, 0).parts[1].mixer));
+  EXPECT_TRUE(std::holds_alternative<RoutedExperts>(layer_at(outline, 2).parts[1].mixer));
+  EXPECT_TRUE(std::holds_alternative<Mlp>(layer_at(outline, 3).parts[1].mixer));
+  EXPECT_THAT(tensors_at(outline, 1), Contains("mlp.moe_statics.e_score_correction_bias[1,6]"));
   expect_own_fault(config, "use_bias", true, "use_bias is true");
   expect_own_fault(config, "moe_k", 7, "'moe_k' is 7");
   EXPECT_TRUE(read_own(tiny("ernie4_5", {{"use_bias", true}})).mlp_bias);
 }
 
 TEST(OwnLayers, Glm4HasFourNorms) {
-  const Shape shape = read_own(tiny("glm4"));
-  EXPECT_EQ(shape.rotated, 8);
-  const std::vector<std::string> tensors = tensors_at(shape, 0);
+  const Outline outline = read_own(tiny("glm4"));
+  EXPECT_EQ(outline.rotated, 8);
+  const std::vector<std::string> tensors = tensors_at(outline, 0);
   for (const char* norm : {"input_layernorm.weight[64]", "post_self_attn_layernorm.weight[64]",
                            "post_attention_layernorm.weight[64]", "post_mlp_layernorm.weight[64]"})
     EXPECT_THAT(tensors, Contains(norm));
@@ -139,18 +140,18 @@ TEST(OwnLayers, Glm4HasFourNorms) {
 
 TEST(OwnLayers, CohereHasOneNormForAttentionAndTheMlpBesideIt) {
   const Json config = tiny("cohere2", {{"logit_scale", 0.25}});
-  const Shape shape = read_own(config);
-  const Layer windowed = layer_at(shape, 0), full = layer_at(shape, 3);
+  const Outline outline = read_own(config);
+  const Layer windowed = layer_at(outline, 0), full = layer_at(outline, 3);
   EXPECT_TRUE(windowed.parts[1].beside);
   EXPECT_EQ(windowed.parts[1].before, windowed.parts[0].before);
-  EXPECT_THAT(tensors_at(shape, 0), testing::UnorderedElementsAre(
-                                        "input_layernorm.weight[64]", "self_attn.q_proj.weight[64,64]",
-                                        "self_attn.k_proj.weight[32,64]", "self_attn.v_proj.weight[32,64]",
-                                        "self_attn.o_proj.weight[64,64]", "mlp.gate_proj.weight[80,64]",
-                                        "mlp.up_proj.weight[80,64]", "mlp.down_proj.weight[64,80]"));
-  EXPECT_TRUE(mixer_at<Attention>(shape, 0).rope.has_value());
+  EXPECT_THAT(tensors_at(outline, 0), testing::UnorderedElementsAre(
+                                          "input_layernorm.weight[64]", "self_attn.q_proj.weight[64,64]",
+                                          "self_attn.k_proj.weight[32,64]", "self_attn.v_proj.weight[32,64]",
+                                          "self_attn.o_proj.weight[64,64]", "mlp.gate_proj.weight[80,64]",
+                                          "mlp.up_proj.weight[80,64]", "mlp.down_proj.weight[64,80]"));
+  EXPECT_TRUE(mixer_at<Attention>(outline, 0).rope.has_value());
   EXPECT_FALSE(std::get<Attention>(full.parts[0].mixer).rope.has_value());
-  EXPECT_EQ(shape.logit_divisor, 4);
+  EXPECT_EQ(outline.logit_divisor, 4);
   expect_own_fault(config, "sliding_window", nullptr, "sliding_window is null");
   expect_own_fault(config, "use_qk_norm", true, "use_qk_norm is true");
 }
@@ -161,12 +162,12 @@ TEST(OwnLayers, HunyuanNormsHeadsBehindTheirRotationWhoseBaseAlphaStretches) {
                               {"moe_topk", 2},
                               {"rope_theta", 1e4},
                               {"rope_scaling", {{"type", "dynamic"}, {"alpha", 50.0}, {"factor", 1.0}}}});
-  const Shape shape = read_own(config);
-  EXPECT_TRUE(mixer_at<Attention>(shape, 0).head_norm_style.behind_rotation);
-  EXPECT_NEAR(shape.rope.theta, 1e4 * std::pow(50.0, 16.0 / 14), 1e-6);
-  EXPECT_EQ(shape.rope.scaling, RopeScaling::kNone);
-  EXPECT_EQ(shape.experts.shared_hidden, 80);
-  EXPECT_THAT(tensors_at(shape, 0), Contains("self_attn.query_layernorm.weight[16]"));
+  const Outline outline = read_own(config);
+  EXPECT_TRUE(mixer_at<Attention>(outline, 0).head_norm_style.behind_rotation);
+  EXPECT_NEAR(outline.rope.theta, 1e4 * std::pow(50.0, 16.0 / 14), 1e-6);
+  EXPECT_EQ(outline.rope.scaling, RopeScaling::kNone);
+  EXPECT_EQ(outline.experts.shared_hidden, 80);
+  EXPECT_THAT(tensors_at(outline, 0), Contains("self_attn.query_layernorm.weight[16]"));
   expect_own_fault(config, "rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}},
                    "rope_type is \"dynamic\"");
   expect_own_fault(config, "moe_topk", {1, 2}, "moe_topk");
@@ -174,28 +175,28 @@ TEST(OwnLayers, HunyuanNormsHeadsBehindTheirRotationWhoseBaseAlphaStretches) {
 }
 
 TEST(OwnLayers, NanochatHasNoWeightsOfNorms) {
-  const Shape shape = read_own(tiny("nanochat", {{"hidden_act", "relu2"}}));
-  EXPECT_THAT(tensors_at(shape, 0), testing::UnorderedElementsAre(
-                                        "self_attn.q_proj.weight[64,64]", "self_attn.k_proj.weight[32,64]",
-                                        "self_attn.v_proj.weight[32,64]", "self_attn.o_proj.weight[64,64]",
-                                        "mlp.fc1.weight[80,64]", "mlp.fc2.weight[64,80]"));
-  EXPECT_TRUE(embedding_of(shape).norm.has_value());
+  const Outline outline = read_own(tiny("nanochat", {{"hidden_act", "relu2"}}));
+  EXPECT_THAT(tensors_at(outline, 0), testing::UnorderedElementsAre(
+                                          "self_attn.q_proj.weight[64,64]", "self_attn.k_proj.weight[32,64]",
+                                          "self_attn.v_proj.weight[32,64]", "self_attn.o_proj.weight[64,64]",
+                                          "mlp.fc1.weight[80,64]", "mlp.fc2.weight[64,80]"));
+  EXPECT_TRUE(embedding_of(outline).norm.has_value());
   EXPECT_FALSE(embedding_of(read_own(tiny("arcee"))).norm.has_value());
-  EXPECT_EQ(shape.logit_cap, 15);
+  EXPECT_EQ(outline.logit_cap, 15);
   expect_own_fault(tiny("nanochat"), "hidden_act", "silu", "hidden_act is \"silu\"");
 }
 
 TEST(OwnLayers, AfmoeHasGatesApartAndNormsAroundExperts) {
   const Json config =
       tiny("afmoe", {{"num_experts", 4}, {"num_experts_per_tok", 2}, {"moe_intermediate_size", 24}});
-  const Shape shape = read_own(config);
-  const std::vector<std::string> tensors = tensors_at(shape, 1);
+  const Outline outline = read_own(config);
+  const std::vector<std::string> tensors = tensors_at(outline, 1);
   for (const char* tensor :
        {"self_attn.gate_proj.weight[64,64]", "self_attn.q_proj.weight[64,64]",
         "post_mlp_layernorm.weight[64]", "mlp.expert_bias[4]", "mlp.router.gate.weight[4,64]"})
     EXPECT_THAT(tensors, Contains(tensor));
-  EXPECT_TRUE(layer_at(shape, 1).parts[1].behind.has_value());
-  EXPECT_FALSE(mixer_at<Attention>(shape, 3).rope.has_value());
+  EXPECT_TRUE(layer_at(outline, 1).parts[1].behind.has_value());
+  EXPECT_FALSE(mixer_at<Attention>(outline, 3).rope.has_value());
   EXPECT_EQ(read_own(tiny("afmoe", {{"num_experts", 4},
                                     {"num_experts_per_tok", 2},
                                     {"moe_intermediate_size", 24},
@@ -217,9 +218,9 @@ Json tiny_gemma4() {
 }
 
 TEST(OwnLayers, Gemma4HasTwoWidthsOfHeads) {
-  const Shape shape = read_own(tiny_gemma4());
-  EXPECT_EQ(shape.window, 512);
-  const auto windowed = mixer_at<Attention>(shape, 0), full = mixer_at<Attention>(shape, 3);
+  const Outline outline = read_own(tiny_gemma4());
+  EXPECT_EQ(outline.window, 512);
+  const auto windowed = mixer_at<Attention>(outline, 0), full = mixer_at<Attention>(outline, 3);
   EXPECT_EQ(std::tuple(windowed.window, windowed.head_dim, windowed.kv_heads, windowed.keys_are_values),
             std::tuple(512, 16, 2, false));
   EXPECT_EQ(std::tuple(full.window, full.head_dim, full.kv_heads, full.keys_are_values),
@@ -228,9 +229,9 @@ TEST(OwnLayers, Gemma4HasTwoWidthsOfHeads) {
   EXPECT_EQ(windowed.rope->theta, 1e4);
   EXPECT_EQ(std::tuple(full.rope->theta, full.rope->scaling, full.rope->proportion, full.rotated),
             std::tuple(1e6, RopeScaling::kProportional, 0.25, 24));
-  EXPECT_THAT(tensors_at(shape, 0), Contains("self_attn.v_proj.weight[32,64]"));
-  EXPECT_THAT(tensors_at(shape, 3), Not(Contains(HasSubstr("v_proj"))));
-  EXPECT_THAT(tensors_at(shape, 3), Contains("self_attn.o_proj.weight[64,96]"));
+  EXPECT_THAT(tensors_at(outline, 0), Contains("self_attn.v_proj.weight[32,64]"));
+  EXPECT_THAT(tensors_at(outline, 3), Not(Contains(HasSubstr("v_proj"))));
+  EXPECT_THAT(tensors_at(outline, 3), Contains("self_attn.o_proj.weight[64,96]"));
   Json by_layer = tiny_gemma4();
   for (const char* key : {"global_head_dim", "num_global_key_value_heads"}) by_layer.erase(key);
   by_layer["per_layer_config"] = {{"03", {{"head_dim", 24}, {"num_key_value_heads", 1}}}};
@@ -239,12 +240,12 @@ TEST(OwnLayers, Gemma4HasTwoWidthsOfHeads) {
 }
 
 TEST(OwnLayers, Gemma4HasExpertsBesideTheMlpAndANumberForEachLayer) {
-  const Shape shape = read_own(tiny_gemma4());
-  const Layer layer = layer_at(shape, 1);
+  const Outline outline = read_own(tiny_gemma4());
+  const Layer layer = layer_at(outline, 1);
   ASSERT_EQ(layer.parts.size(), 3);
   EXPECT_TRUE(layer.parts[2].beside && layer.parts[2].own_norm && layer.joint);
   EXPECT_EQ(std::get<RoutedExperts>(layer.parts[2].mixer).router_norm_eps, 1e-6);
-  const std::vector<std::string> tensors = tensors_at(shape, 1);
+  const std::vector<std::string> tensors = tensors_at(outline, 1);
   for (const char* tensor :
        {"layer_scalar[1]", "router.proj.weight[6,64]", "router.scale[64]", "router.per_expert_scale[6]",
         "experts.gate_up_proj[6,24,64]", "experts.down_proj[6,64,12]", "mlp.gate_proj.weight[80,64]",
@@ -252,8 +253,8 @@ TEST(OwnLayers, Gemma4HasExpertsBesideTheMlpAndANumberForEachLayer) {
         "post_feedforward_layernorm.weight[64]", "post_feedforward_layernorm_1.weight[64]",
         "post_feedforward_layernorm_2.weight[64]"})
     EXPECT_THAT(tensors, Contains(tensor));
-  EXPECT_TRUE(is_tuned(shape) == false);
-  for (const Bucket& bucket : parameter_table(shape).buckets) {
+  EXPECT_TRUE(is_tuned(outline) == false);
+  for (const Bucket& bucket : parameter_table(outline).buckets) {
     for (const Parameter& parameter : bucket.parameters)
       EXPECT_EQ(parameter.trained, parameter.role != "layer_scalar") << parameter.name;
   }
@@ -280,26 +281,26 @@ Json tiny_gemma4_e() {
 }
 
 TEST(OwnLayers, Gemma4EHasEmbeddingsByLayer) {
-  const Shape shape = read_own(tiny_gemma4_e());
-  const ParameterTable table = parameter_table(shape);
+  const Outline outline = read_own(tiny_gemma4_e());
+  const ParameterTable table = parameter_table(outline);
   std::map<std::string_view, std::pair<int64_t, int64_t>> sizes;
   for (const Parameter& own : table.embedding().parameters) sizes[own.role] = {own.rows, own.columns};
   EXPECT_EQ(sizes["layer_embedding"], std::pair(int64_t{96}, int64_t{48}));
   EXPECT_EQ(sizes["layer_projection"], std::pair(int64_t{48}, int64_t{64}));
   EXPECT_EQ(sizes["layer_projection_norm"], std::pair(int64_t{8}, int64_t{1}));
-  const Layer layer = layer_at(shape, 5);
+  const Layer layer = layer_at(outline, 5);
   ASSERT_EQ(layer.parts.size(), 3);
   EXPECT_EQ(std::get<LayerInput>(layer.parts[2].mixer).width, 8);
   EXPECT_TRUE(!layer.parts[2].before && layer.parts[2].behind);
   for (const char* tensor : {"per_layer_input_gate.weight[8,64]", "per_layer_projection.weight[64,8]",
                              "post_per_layer_input_norm.weight[64]"})
-    EXPECT_THAT(tensors_at(shape, 5), Contains(tensor));
+    EXPECT_THAT(tensors_at(outline, 5), Contains(tensor));
 }
 
 TEST(OwnLayers, Gemma4ESharesKeysOfTheLastLayersThatMakeThem) {
-  const Shape shape = read_own(tiny_gemma4_e());
+  const Outline outline = read_own(tiny_gemma4_e());
   const auto sharing = [&](int64_t layer) {
-    const auto own = mixer_at<Attention>(shape, layer);
+    const auto own = mixer_at<Attention>(outline, layer);
     return std::pair(own.sharing, own.key_slot);
   };
   EXPECT_EQ(sharing(0).first, KeySharing::kOwn);
@@ -307,11 +308,11 @@ TEST(OwnLayers, Gemma4ESharesKeysOfTheLastLayersThatMakeThem) {
   EXPECT_EQ(sharing(2), std::pair(KeySharing::kLends, size_t{1}));
   for (const int64_t layer : {3, 4}) EXPECT_EQ(sharing(layer), std::pair(KeySharing::kBorrows, size_t{0}));
   EXPECT_EQ(sharing(5), std::pair(KeySharing::kBorrows, size_t{1}));
-  EXPECT_THAT(tensors_at(shape, 2), Contains("self_attn.k_norm.weight[24]"));
+  EXPECT_THAT(tensors_at(outline, 2), Contains("self_attn.k_norm.weight[24]"));
   for (const char* tensor : {"k_proj", "v_proj", "k_norm"})
-    EXPECT_THAT(tensors_at(shape, 5), Not(Contains(HasSubstr(tensor))));
-  EXPECT_THAT(tensors_at(shape, 2), Contains("mlp.up_proj.weight[80,64]"));
-  EXPECT_THAT(tensors_at(shape, 3), Contains("mlp.up_proj.weight[160,64]"));
+    EXPECT_THAT(tensors_at(outline, 5), Not(Contains(HasSubstr(tensor))));
+  EXPECT_THAT(tensors_at(outline, 2), Contains("mlp.up_proj.weight[80,64]"));
+  EXPECT_THAT(tensors_at(outline, 3), Contains("mlp.up_proj.weight[160,64]"));
 }
 
 TEST(OwnLayers, BordersCarryWhatLaterLayersTake) {
@@ -353,9 +354,9 @@ Json tiny_llama4() {
 }
 
 TEST(OwnLayers, Llama4SeesChunksWhereItTurns) {
-  const Shape shape = read_own(tiny_llama4());
-  const auto chunked = mixer_at<Attention>(shape, 0), full = mixer_at<Attention>(shape, 3);
-  EXPECT_TRUE(attends_by_chunks(shape));
+  const Outline outline = read_own(tiny_llama4());
+  const auto chunked = mixer_at<Attention>(outline, 0), full = mixer_at<Attention>(outline, 3);
+  EXPECT_TRUE(Model(outline).attends_by_chunks());
   EXPECT_EQ(std::tuple(chunked.window, chunked.chunked, chunked.head_norm),
             std::tuple(24, true, QkNorm::kEachHead));
   EXPECT_TRUE(chunked.head_norm_style.behind_rotation && !chunked.head_norm_style.weights);
@@ -372,12 +373,12 @@ TEST(OwnLayers, Llama4SeesChunksWhereItTurns) {
 }
 
 TEST(OwnLayers, Llama4WeighsWhatItsExpertsTake) {
-  const Shape shape = read_own(tiny_llama4());
-  EXPECT_THAT(tensors_at(shape, 0), Contains("feed_forward.up_proj.weight[96,64]"));
-  const auto routed = mixer_at<RoutedExperts>(shape, 1, 1);
+  const Outline outline = read_own(tiny_llama4());
+  EXPECT_THAT(tensors_at(outline, 0), Contains("feed_forward.up_proj.weight[96,64]"));
+  const auto routed = mixer_at<RoutedExperts>(outline, 1, 1);
   EXPECT_TRUE(routed.gate.weighs_input && routed.experts.sigmoid && !routed.experts.normalised);
   EXPECT_EQ(routed.experts.shared_hidden, 80);
-  EXPECT_THAT(tensors_at(shape, 1), Contains("feed_forward.shared_expert.down_proj.weight[64,80]"));
+  EXPECT_THAT(tensors_at(outline, 1), Contains("feed_forward.shared_expert.down_proj.weight[64,80]"));
   Json listed = tiny_llama4();
   listed["moe_layers"] = {0};
   EXPECT_EQ(mixer_at<Mlp>(read_own(listed), 1, 1).width, 96);
@@ -397,10 +398,10 @@ TEST(OwnLayers, PhimoeHasSparseMixerAndABiasOfLogits) {
                                       {"num_experts_per_tok", 2},
                                       {"attention_bias", true},
                                       {"lm_head_bias", true}});
-  const Shape shape = read_own(config);
-  EXPECT_EQ(mixer_at<RoutedExperts>(shape, 0, 1).sparse_jitter, 0.01);
-  EXPECT_EQ(layer_at(shape, 0).parts[0].before->weights.size(), 2);
-  const Head head = head_of(shape);
+  const Outline outline = read_own(config);
+  EXPECT_EQ(mixer_at<RoutedExperts>(outline, 0, 1).sparse_jitter, 0.01);
+  EXPECT_EQ(layer_at(outline, 0).parts[0].before->weights.size(), 2);
+  const Head head = head_of(outline);
   ASSERT_TRUE(head.bias);
   EXPECT_EQ(std::pair(head.bias->tensors.front(), head.bias->rows()),
             std::pair(std::string("lm_head.bias"), int64_t{96}));
@@ -457,22 +458,22 @@ Json tiny_kimi() {
 }
 
 TEST(OwnLayers, KimiLinearIsReadUnderPublishedNames) {
-  const Shape shape = read_own(tiny_kimi());
-  const auto kda = mixer_at<Kda>(shape, 0);
+  const Outline outline = read_own(tiny_kimi());
+  const auto kda = mixer_at<Kda>(outline, 0);
   EXPECT_EQ(std::tuple(kda.heads.value_heads, kda.heads.key_width, kda.heads.convolution, kda.rank),
             std::tuple(4, 8, 3, 8));
-  const auto latent = mixer_at<LatentAttention>(shape, 3);
+  const auto latent = mixer_at<LatentAttention>(outline, 3);
   EXPECT_EQ(std::tuple(latent.q_rank, latent.kv_rank, latent.rope.has_value()), std::tuple(0, 16, false));
-  EXPECT_EQ(std::tuple(shape.experts.groups, shape.experts.factor), std::tuple(2, 2.446));
-  EXPECT_TRUE(std::holds_alternative<Mlp>(layer_at(shape, 0).parts[1].mixer));
-  EXPECT_TRUE(std::holds_alternative<RoutedExperts>(layer_at(shape, 1).parts[1].mixer));
+  EXPECT_EQ(std::tuple(outline.experts.groups, outline.experts.factor), std::tuple(2, 2.446));
+  EXPECT_TRUE(std::holds_alternative<Mlp>(layer_at(outline, 0).parts[1].mixer));
+  EXPECT_TRUE(std::holds_alternative<RoutedExperts>(layer_at(outline, 1).parts[1].mixer));
   for (const char* tensor :
        {"self_attn.A_log[1,1,4,1]", "self_attn.dt_bias[32]", "self_attn.f_a_proj.weight[8,64]",
         "self_attn.f_b_proj.weight[32,8]", "self_attn.g_b_proj.weight[32,8]", "self_attn.b_proj.weight[4,64]",
         "self_attn.k_conv1d.weight[32,1,3]", "self_attn.o_norm.weight[8]"})
-    EXPECT_THAT(tensors_at(shape, 0), Contains(tensor));
-  EXPECT_THAT(tensors_at(shape, 3), Contains("self_attn.q_proj.weight[80,64]"));
-  EXPECT_THAT(tensors_at(shape, 1), Contains("block_sparse_moe.gate.e_score_correction_bias[8]"));
+    EXPECT_THAT(tensors_at(outline, 0), Contains(tensor));
+  EXPECT_THAT(tensors_at(outline, 3), Contains("self_attn.q_proj.weight[80,64]"));
+  EXPECT_THAT(tensors_at(outline, 1), Contains("block_sparse_moe.gate.e_score_correction_bias[8]"));
 }
 
 TEST(OwnLayers, KimiLinearRefusesOtherModels) {
@@ -489,22 +490,22 @@ TEST(OwnLayers, KimiLinearRefusesOtherModels) {
 }
 
 TEST(OwnLayers, ApertusHasXielu) {
-  const Shape shape = read_own(tiny("apertus"));
-  EXPECT_EQ(shape.rope.scaling, RopeScaling::kLlama3);
-  EXPECT_EQ(mixer_at<Mlp>(shape, 0, 1).gate.activation, Activation::kXielu);
-  EXPECT_THAT(tensors_at(shape, 0), Contains("mlp.act_fn.alpha_p[1]"));
-  EXPECT_THAT(tensors_at(shape, 0), Contains("feedforward_layernorm.weight[64]"));
+  const Outline outline = read_own(tiny("apertus"));
+  EXPECT_EQ(outline.rope.scaling, RopeScaling::kLlama3);
+  EXPECT_EQ(mixer_at<Mlp>(outline, 0, 1).gate.activation, Activation::kXielu);
+  EXPECT_THAT(tensors_at(outline, 0), Contains("mlp.act_fn.alpha_p[1]"));
+  EXPECT_THAT(tensors_at(outline, 0), Contains("feedforward_layernorm.weight[64]"));
   expect_own_fault(tiny("apertus"), "hidden_act", "silu", "hidden_act is \"silu\"");
 }
 
 TEST(OwnLayers, LfmConvolvesWhereTheFileSaysSo) {
   Json config = tiny("lfm2", {{"full_attn_idxs", {1, 3}}, {"block_multiple_of", 8}, {"conv_bias", true}});
   config.erase("head_dim");
-  const Shape shape = read_own(config);
-  EXPECT_EQ(shape.ffn_hidden, 56);  // 53, two thirds of 80, rounded up
-  EXPECT_EQ(mixer_at<ShortConvolution>(shape, 0).heads.convolution, 3);
-  EXPECT_EQ(mixer_at<Attention>(shape, 1).head_norm, QkNorm::kEachHead);
-  EXPECT_THAT(tensors_at(shape, 0),
+  const Outline outline = read_own(config);
+  EXPECT_EQ(outline.ffn_hidden, 56);  // 53, two thirds of 80, rounded up
+  EXPECT_EQ(mixer_at<ShortConvolution>(outline, 0).heads.convolution, 3);
+  EXPECT_EQ(mixer_at<Attention>(outline, 1).head_norm, QkNorm::kEachHead);
+  EXPECT_THAT(tensors_at(outline, 0),
               testing::UnorderedElementsAre(
                   "operator_norm.weight[64]", "conv.in_proj.weight[192,64]", "conv.in_proj.bias[192]",
                   "conv.conv.weight[64,1,3]", "conv.conv.bias[64]", "conv.out_proj.weight[64,64]",
@@ -526,23 +527,23 @@ TEST(OwnLayers, LfmsExpertsHaveAFloorAndRememberLoadsWhereARunAsksForIt) {
                                   {"num_experts", 4},
                                   {"num_experts_per_tok", 2},
                                   {"moe_intermediate_size", 24}});
-  Shape shape = read_own(config);
-  EXPECT_EQ(mixer_at<RoutedExperts>(shape, 2, 1).floor, 1e-6);
-  EXPECT_TRUE(std::holds_alternative<Mlp>(layer_at(shape, 1).parts[1].mixer));
+  Outline outline = read_own(config);
+  EXPECT_EQ(mixer_at<RoutedExperts>(outline, 2, 1).floor, 1e-6);
+  EXPECT_TRUE(std::holds_alternative<Mlp>(layer_at(outline, 1).parts[1].mixer));
   const auto loads = testing::Contains(testing::HasSubstr("loads"));
-  EXPECT_THAT(tensors_at(shape, 2), Not(loads));
-  shape.experts.remembers_loads = true;
-  EXPECT_THAT(tensors_at(shape, 2), loads);
+  EXPECT_THAT(tensors_at(outline, 2), Not(loads));
+  outline.experts.remembers_loads = true;
+  EXPECT_THAT(tensors_at(outline, 2), loads);
 }
 
 TEST(OwnLayers, BambaListsItsLayersOfAttention) {
   const Json config =
       tiny("bamba", {{"attn_layer_indices", {2}}, {"mamba_n_heads", 8}, {"mamba_d_state", 8}});
-  const Shape shape = read_own(config);
-  EXPECT_FALSE(shape.block_type(2).recurrent);
-  EXPECT_TRUE(shape.block_type(3).recurrent);
-  EXPECT_EQ(shape.rotated, 8);
-  EXPECT_THAT(tensors_at(shape, 0), Contains("pre_ff_layernorm.weight[64]"));
+  const Outline outline = read_own(config);
+  EXPECT_FALSE(outline.block_type(2).recurrent);
+  EXPECT_TRUE(outline.block_type(3).recurrent);
+  EXPECT_EQ(outline.rotated, 8);
+  EXPECT_THAT(tensors_at(outline, 0), Contains("pre_ff_layernorm.weight[64]"));
   expect_own_fault(config, "attn_layer_indices", {4}, "attn_layer_indices is 4");
   expect_own_fault(config, "attn_layer_indices", 2, "a list of layers");
 }
@@ -557,16 +558,16 @@ TEST(OwnLayers, FalconHasThreePartsWithFactors) {
                                          {"ssm_multipliers", {1, 2, 3, 4, 5}},
                                          {"mlp_multipliers", {0.25, 0.75}},
                                          {"lm_head_multiplier", 0.125}});
-  const Shape shape = read_own(config);
-  const Layer layer = layer_at(shape, 0);
+  const Outline outline = read_own(config);
+  const Layer layer = layer_at(outline, 0);
   ASSERT_EQ(layer.parts.size(), 3U);
   EXPECT_THAT(layer.parts[0].factors.front().of_groups, testing::ElementsAre(2, 4, 6, 8, 10));
   EXPECT_THAT(layer.parts[1].factors.front().of_groups, testing::ElementsAre(3, 1.5, 3));
   EXPECT_TRUE(layer.parts[1].beside);
   EXPECT_EQ(layer.parts[2].scale, 0.75);
-  EXPECT_EQ(shape.recurrent.value_width, 12);
-  EXPECT_EQ(shape.logit_divisor, 8);
-  const std::vector<std::string> tensors = tensors_at(shape, 0);
+  EXPECT_EQ(outline.recurrent.value_width, 12);
+  EXPECT_EQ(outline.logit_divisor, 8);
+  const std::vector<std::string> tensors = tensors_at(outline, 0);
   EXPECT_THAT(tensors, Contains("mamba.out_proj.weight[64,96]"));
   EXPECT_THAT(tensors, Contains("pre_ff_layernorm.weight[64]"));
   EXPECT_THAT(tensors, Not(Contains(HasSubstr("mamba.norm"))));
@@ -583,8 +584,8 @@ TEST(OwnLayers, NemotronsExpertsHaveNoGate) {
                                           {"moe_shared_expert_intermediate_size", 40},
                                           {"mamba_num_heads", 8},
                                           {"n_groups", 2}});
-  const Shape shape = read_own(config);
-  const std::vector<std::string> tensors = tensors_at(shape, 1);
+  const Outline outline = read_own(config);
+  const std::vector<std::string> tensors = tensors_at(outline, 1);
   for (const char* tensor :
        {"norm.weight[64]", "mixer.gate.weight[4,64]", "mixer.experts.3.up_proj.weight[24,64]",
         "mixer.experts.0.down_proj.weight[64,24]", "mixer.shared_experts.up_proj.weight[40,64]",
@@ -598,9 +599,9 @@ TEST(OwnLayers, NemotronsExpertsHaveNoGate) {
 
 // A layer with its own definition has adapters and frozen parameters like any other.
 TEST(OwnLayers, AreTuned) {
-  Shape shape = read_own(tiny("cohere2"));
-  adapt(shape, {.rank = 2, .alpha = 4, .targets = {"q_proj", "down_proj"}});
-  const Layer layer = layer_at(shape, 0);
+  Outline outline = read_own(tiny("cohere2"));
+  adapt(outline, {.rank = 2, .alpha = 4, .targets = {"q_proj", "down_proj"}});
+  const Layer layer = layer_at(outline, 0);
   EXPECT_EQ(layer.parts[0].weights.front().adapters.size(), 1U);
   EXPECT_EQ(layer.parts[1].weights.back().adapters.size(), 1U);
   EXPECT_FALSE(layer.parts[0].before->weights.front().trained);

@@ -10,7 +10,7 @@
 namespace sluice::model {
 namespace {
 
-Bucket bucket(const Shape& shape, const Program& program, int index) {
+Bucket bucket(const Model& model, const Program& program, int index) {
   const BucketPlace& own = program.buckets()[static_cast<size_t>(index)];
   const int64_t position = own.position;
   const bool in_block = program.blocks_in({position, position + 1}).size() == 1;
@@ -24,7 +24,7 @@ Bucket bucket(const Shape& shape, const Program& program, int index) {
                 .coded = own.coded,
                 .parameters = {}};
   const std::string prefix = in_block ? base::text("layers.", result.layer, ".") : "";
-  const Family& family = family_of(shape);
+  const Family& family = family_of(model.outline());
   if (in_block) result.path = base::text(family.trunk, ".", family.blocks, ".", result.layer, ".");
   int64_t place = 0;
   for (Parameter parameter : program.kind_at(position).parameters()) {
@@ -76,15 +76,15 @@ int64_t ParameterTable::trained_size() const {
   return total;
 }
 
-ParameterTable parameter_table(const Shape& shape) {
-  validate(shape);
-  return parameter_table(shape, Program(shape));
+ParameterTable parameter_table(const Model& model) {
+  validate(model.outline());
+  return parameter_table(model, Program(model));
 }
 
-ParameterTable parameter_table(const Shape& shape, Program program) {
-  ParameterTable table{.shape = shape, .program = std::move(program), .buckets = {}};
+ParameterTable parameter_table(const Model& model, Program program) {
+  ParameterTable table{.model = model, .program = std::move(program), .buckets = {}};
   for (size_t index = 0; index < table.program.buckets().size(); ++index) {
-    table.buckets.push_back(bucket(shape, table.program, static_cast<int>(index)));
+    table.buckets.push_back(bucket(model, table.program, static_cast<int>(index)));
   }
   return table;
 }

@@ -1,4 +1,4 @@
-// The parameter table: every tensor of a shape, in buckets, with the way TP cuts it.
+// The parameter table: every tensor of a model, in buckets, with the way TP cuts it.
 //
 // Pull and push move a bucket as a unit. It has those parameters of one operation of the model program that
 // are held alike (model/program.h). Inside a bucket parameters lie end to end as one flat array.
@@ -13,8 +13,8 @@
 
 #include "base/interval.h"
 #include "model/kind.h"
+#include "model/model.h"
 #include "model/program.h"
-#include "model/shape.h"
 
 namespace sluice::model {
 
@@ -35,7 +35,7 @@ struct Bucket {
 // embedding's bucket; its own has only the final norm. embedding(), layer() and head() return an operation's
 // first bucket.
 struct ParameterTable {
-  Shape shape;
+  Model model;
   Program program;
   std::vector<Bucket> buckets;
 
@@ -50,14 +50,14 @@ struct ParameterTable {
   const Bucket& head() const { return first_of(program.head()); }
 };
 
-// `program`: made from the same shape; decides how stages are cut.
-ParameterTable parameter_table(const Shape& shape, Program program);
-ParameterTable parameter_table(const Shape& shape);
+// `program`: made from the same model; decides how stages are cut.
+ParameterTable parameter_table(const Model& model, Program program);
+ParameterTable parameter_table(const Model& model);
 
 // The rows of `parameter` that a rank computes with, ascending by group. A group gives units [t·units/tp,
 // (t+1)·units/tp), or unit ⌊t·units/tp⌋ if tp > units (grouped-query heads shared by several ranks). Experts'
 // groups count only if the expert is the lane's own. Laid end to end the rows form the rank's local matrix.
-// REQUIRES: tp_fault(shape, tp) and experts_fault(shape, expert_lanes) are empty; 0 <= t < tp; lane in range.
+// REQUIRES: tp_fault(model, tp) and experts_fault(model, expert_lanes) are empty; 0 <= t < tp; lane in range.
 std::vector<base::Interval> local_rows(const Parameter& parameter, const Cut& cut);
 
 // The same as flat intervals of the bucket, for all its parameters. Coded parameters give all blocks that

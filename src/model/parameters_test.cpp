@@ -7,6 +7,7 @@
 
 #include "base/rng.h"
 #include "base/text.h"
+#include "model/outline.h"
 #include "model/program.h"
 #include "model/roles.h"
 
@@ -17,37 +18,37 @@ using base::Interval;
 using testing::ElementsAre;
 
 // 4 query heads and 2 key-value heads of 2 rows each.
-Shape small_shape() {
+Outline small_outline() {
   return {.layers = 2, .hidden = 8, .heads = 4, .kv_heads = 2, .head_dim = 2, .ffn_hidden = 6, .vocab = 10};
 }
 
-Shape random_shape(base::Rng& rng) {
-  Shape shape{.layers = rng.between(1, 3), .hidden = rng.between(1, 20), .kv_heads = rng.between(1, 6)};
-  shape.heads = shape.kv_heads * rng.between(1, 4);
-  shape.head_dim = 2 * rng.between(1, 4);
-  shape.ffn_hidden = rng.between(8, 40);
-  shape.vocab = rng.between(8, 70);
-  shape.tie_embeddings = rng.below(2) == 1;
-  shape.qkv_bias = rng.below(2) == 1;
-  shape.qk_norm = static_cast<QkNorm>(rng.below(3));
-  return shape;
+Outline random_outline(base::Rng& rng) {
+  Outline outline{.layers = rng.between(1, 3), .hidden = rng.between(1, 20), .kv_heads = rng.between(1, 6)};
+  outline.heads = outline.kv_heads * rng.between(1, 4);
+  outline.head_dim = 2 * rng.between(1, 4);
+  outline.ffn_hidden = rng.between(8, 40);
+  outline.vocab = rng.between(8, 70);
+  outline.tie_embeddings = rng.below(2) == 1;
+  outline.qkv_bias = rng.below(2) == 1;
+  outline.qk_norm = static_cast<QkNorm>(rng.below(3));
+  return outline;
 }
 
-// Calls visit(shape, table, tp) for many shapes and every degree that cuts them.
+// Calls visit(outline, table, tp) for many outlines and every degree that cuts them.
 template <typename Visit>
 void for_random_cuts(const Visit& visit) {
   base::Rng rng(5);
   for (int round = 0; round < 300; ++round) {
-    const Shape shape = random_shape(rng);
-    const ParameterTable table = parameter_table(shape);
-    for (int tp = 1; tp <= shape.heads; ++tp) {
-      if (tp_fault(shape, tp).empty()) visit(shape, table, tp);
+    const Outline outline = random_outline(rng);
+    const ParameterTable table = parameter_table(outline);
+    for (int tp = 1; tp <= outline.heads; ++tp) {
+      if (tp_fault(outline, tp).empty()) visit(outline, table, tp);
     }
   }
 }
 
 TEST(ParameterTable, LaysBucketsInForwardOrder) {
-  const ParameterTable table = parameter_table(small_shape());
+  const ParameterTable table = parameter_table(small_outline());
   ASSERT_EQ(table.buckets.size(), 4u);
   for (size_t i = 0; i < table.buckets.size(); ++i) EXPECT_EQ(table.buckets[i].index, static_cast<int>(i));
   EXPECT_EQ(table.embedding().layer, -1);
@@ -65,16 +66,16 @@ TEST(ParameterTable, LaysBucketsInForwardOrder) {
 }
 
 TEST(ParameterTable, TiedHeadHasOnlyTheFinalNorm) {
-  Shape shape = small_shape();
-  EXPECT_EQ(parameter_table(shape).head().parameters.size(), 2u);
-  shape.tie_embeddings = true;
-  const ParameterTable table = parameter_table(shape);
+  Outline outline = small_outline();
+  EXPECT_EQ(parameter_table(outline).head().parameters.size(), 2u);
+  outline.tie_embeddings = true;
+  const ParameterTable table = parameter_table(outline);
   ASSERT_EQ(table.head().parameters.size(), 1u);
   EXPECT_EQ(table.head().parameters[0].role, roles::kFinalNorm);
 }
 
 TEST(TpRows, FusedMatricesAreCutGroupByGroup) {
-  const Bucket layer = parameter_table(small_shape()).layer(0);
+  const Bucket layer = parameter_table(small_outline()).layer(0);
   // q rows 0-7, k rows 8-11, v rows 12-15.
   EXPECT_THAT(local_rows(layer.parameters[1], {2, 0}),
               ElementsAre(Interval{0, 4}, Interval{8, 10}, Interval{12, 14}));
@@ -87,7 +88,7 @@ TEST(TpRows, FusedMatricesAreCutGroupByGroup) {
 }
 
 TEST(TpRows, KeyValueHeadsAreSharedWhenTpExceedsThem) {
-  const Bucket layer = parameter_table(small_shape()).layer(0);
+  const Bucket layer = parameter_table(small_outline()).layer(0);
   const std::vector<Interval> key_rows = {{8, 10}, {8, 10}, {10, 12}, {10, 12}};
   for (int t = 0; t < 4; ++t) {
     const std::vector<Interval> rows = local_rows(layer.parameters[1], {4, t});
@@ -98,14 +99,14 @@ TEST(TpRows, KeyValueHeadsAreSharedWhenTpExceedsThem) {
 }
 
 TEST(TpRows, QueryHeadsMeetTheirKeyValueHeads) {
-  for_random_cuts([](const Shape& shape, const ParameterTable& table, int tp) {
+  for_random_cuts([](const Outline& outline, const ParameterTable& table, int tp) {
     const Parameter& qkv = table.layer(0).parameters[1];
     for (int t = 0; t < tp; ++t) {
       const std::vector<Interval> rows = local_rows(qkv, {tp, t});
-      const int64_t key_begin = (rows[1].begin - shape.q_width()) / shape.head_dim;
-      const int64_t key_end = (rows[1].end - shape.q_width()) / shape.head_dim;
-      for (int64_t q = rows[0].begin / shape.head_dim; q < rows[0].end / shape.head_dim; ++q) {
-        const int64_t key = q / (shape.heads / shape.kv_heads);
+      const int64_t key_begin = (rows[1].begin - outline.q_width()) / outline.head_dim;
+      const int64_t key_end = (rows[1].end - outline.q_width()) / outline.head_dim;
+      for (int64_t q = rows[0].begin / outline.head_dim; q < rows[0].end / outline.head_dim; ++q) {
+        const int64_t key = q / (outline.heads / outline.kv_heads);
         EXPECT_GE(key, key_begin);
         EXPECT_LT(key, key_end);
       }
@@ -114,11 +115,11 @@ TEST(TpRows, QueryHeadsMeetTheirKeyValueHeads) {
 }
 
 TEST(TpRows, UnevenVocabularyIsCoveredOnceWithSizesOneApart) {
-  Shape shape = small_shape();
-  shape.heads = shape.kv_heads = 4;
+  Outline outline = small_outline();
+  outline.heads = outline.kv_heads = 4;
   for (int64_t vocab = 4; vocab < 30; ++vocab) {
-    shape.vocab = vocab;
-    const ParameterTable table = parameter_table(shape);
+    outline.vocab = vocab;
+    const ParameterTable table = parameter_table(outline);
     int64_t next = 0;
     for (int t = 0; t < 4; ++t) {
       const std::vector<Interval> rows = local_rows(table.embedding().parameters[0], {4, t});
@@ -134,7 +135,7 @@ TEST(TpRows, UnevenVocabularyIsCoveredOnceWithSizesOneApart) {
 
 // The slow twin: how many ranks must hold each row, and how many do.
 TEST(TpShard, RanksCoverEachBucketAndShareOnlyNormsAndKeyValueHeads) {
-  for_random_cuts([](const Shape& shape, const ParameterTable& table, int tp) {
+  for_random_cuts([](const Outline& outline, const ParameterTable& table, int tp) {
     for (const Bucket& bucket : table.buckets) {
       std::vector<int> holders(static_cast<size_t>(bucket.size), 0);
       for (int t = 0; t < tp; ++t) {
@@ -147,9 +148,9 @@ TEST(TpShard, RanksCoverEachBucketAndShareOnlyNormsAndKeyValueHeads) {
         for (int64_t i = 0; i < parameter.size(); ++i) {
           const bool of_heads = parameter.role == roles::kQkv || parameter.role == roles::kQkvBias;
           const bool key_or_value =
-              parameter.role == roles::kKNorm || (of_heads && i / parameter.columns >= shape.q_width());
+              parameter.role == roles::kKNorm || (of_heads && i / parameter.columns >= outline.q_width());
           int64_t expected = 1;
-          if (key_or_value && tp > shape.kv_heads) expected = tp / shape.kv_heads;
+          if (key_or_value && tp > outline.kv_heads) expected = tp / outline.kv_heads;
           if (parameter.replicated) expected = tp;
           ASSERT_EQ(holders[static_cast<size_t>(parameter.offset + i)], expected)
               << parameter.name << " tp " << tp;
@@ -160,9 +161,9 @@ TEST(TpShard, RanksCoverEachBucketAndShareOnlyNormsAndKeyValueHeads) {
 }
 
 TEST(Experts, LieInABucketOfTheirOwnAndAreDividedWhole) {
-  Shape shape = small_shape();
-  shape.experts = {.count = 6, .per_token = 2, .hidden = 4, .biases = true};
-  const ParameterTable table = parameter_table(shape);
+  Outline outline = small_outline();
+  outline.experts = {.count = 6, .per_token = 2, .hidden = 4, .biases = true};
+  const ParameterTable table = parameter_table(outline);
   const base::Interval own = table.program.at(1).own;
   ASSERT_EQ(own.size(), 2);
   const Bucket& experts = table.buckets[static_cast<size_t>(own.begin) + 1];
@@ -174,12 +175,12 @@ TEST(Experts, LieInABucketOfTheirOwnAndAreDividedWhole) {
     EXPECT_EQ(rows.front().begin, 2 * of_expert) << parameter.name;
     EXPECT_EQ(rows.back().end, 4 * of_expert) << parameter.name;
   }
-  EXPECT_EQ(experts_fault(shape, 3), "");
-  EXPECT_EQ(experts_fault(shape, 4), "4 lanes do not divide 6 experts: choose one of 1, 2, 3, 6");
+  EXPECT_EQ(experts_fault(outline, 3), "");
+  EXPECT_EQ(experts_fault(outline, 4), "4 lanes do not divide 6 experts: choose one of 1, 2, 3, 6");
 }
 
 TEST(LocalParameters, LieWhereTheShardPutsTheirRows) {
-  for_random_cuts([](const Shape&, const ParameterTable& table, int tp) {
+  for_random_cuts([](const Outline&, const ParameterTable& table, int tp) {
     for (const Bucket& bucket : table.buckets) {
       for (int t = 0; t < tp; ++t) {
         const base::IntervalSet shard = shard_of(bucket, {tp, t});

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "model/hugging_face.h"
+#include "model/outline.h"
 #include "model/wrapped.h"
 
 namespace sluice::model {
@@ -23,7 +24,7 @@ void pin(Json& dictionary, const Json& config, const Rope& rope) {
     dictionary["attention_factor"] = rope.attention_factor;
 }
 
-void pin_all(Json& config, const Shape& shape) {
+void pin_all(Json& config, const Outline& outline) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!says(config, key) || !config.at(key).is_object()) continue;
     Json& dictionary = config.at(key);
@@ -31,18 +32,19 @@ void pin_all(Json& config, const Shape& shape) {
       return says(dictionary, type) && dictionary.at(type).is_object();
     };
     if (!of("full_attention")) {
-      pin(dictionary, config, shape.rope);
+      pin(dictionary, config, outline.rope);
       continue;
     }
-    pin(dictionary.at("full_attention"), config, shape.rope);
+    pin(dictionary.at("full_attention"), config, outline.rope);
     if (of("sliding_attention"))
-      pin(dictionary.at("sliding_attention"), config, shape.window_rope ? *shape.window_rope : shape.rope);
+      pin(dictionary.at("sliding_attention"), config,
+          outline.window_rope ? *outline.window_rope : outline.rope);
   }
 }
 
-bool is_of(const Json& config, const Shape& shape) {
+bool is_of(const Json& config, const Outline& outline) {
   try {
-    return shape_from_hugging_face(config, "config.json") == shape;
+    return outline_from_hugging_face(config, "config.json") == outline;
   } catch (const base::InputError&) {
     return false;
   }
@@ -50,11 +52,12 @@ bool is_of(const Json& config, const Shape& shape) {
 
 }  // namespace
 
-bool set_positions(Json& config, const Shape& shape, int64_t positions) {
+bool set_positions(Json& config, const Model& model, int64_t positions) {
+  const Outline& outline = model.outline();
   Json changed = config;
   language_part(changed)[kPositions] = positions;
-  if (!is_of(changed, shape)) pin_all(language_part(changed), shape);
-  if (!is_of(changed, shape)) return false;
+  if (!is_of(changed, outline)) pin_all(language_part(changed), outline);
+  if (!is_of(changed, outline)) return false;
   config = std::move(changed);
   return true;
 }

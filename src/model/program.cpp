@@ -5,7 +5,7 @@
 #include "base/choices.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "model/layer_of.h"
+#include "model/outline.h"
 
 namespace sluice::model {
 namespace {
@@ -24,28 +24,11 @@ std::vector<int64_t> relative_work(const std::vector<std::shared_ptr<const Kind>
   return relative;
 }
 
-// Numbers the kinds of blocks in order of appearance, after the embedding's.
-std::vector<int> kinds_of_blocks(const Shape& shape, std::vector<std::shared_ptr<const Kind>>& kinds) {
-  std::vector<int> of_block;
-  std::vector<BlockType> known;
-  for (int64_t block = 0; block < shape.layers; ++block) {
-    const BlockType type = shape.block_type(block);
-    const auto found = std::ranges::find(known, type);
-    of_block.push_back(static_cast<int>(1 + (found - known.begin())));
-    if (found != known.end()) continue;
-    known.push_back(type);
-    kinds.push_back(std::make_shared<Kind>(layer_of(shape, type)));
-  }
-  return of_block;
-}
-
 }  // namespace
 
-Program::Program(const Shape& shape, const KindTimes& times) {
+Program::Program(const Model& model, const KindTimes& times) {
   const auto body = std::make_shared<Body>();
-  body->kinds = {std::make_shared<Kind>(embedding_of(shape))};
-  const std::vector<int> of_block = kinds_of_blocks(shape, body->kinds);
-  body->kinds.push_back(std::make_shared<Kind>(head_of(shape)));
+  body->kinds = model.kinds();
   const auto add = [&](int kind) {
     const auto position = static_cast<int64_t>(body->operations.size());
     Operation& operation = body->operations.emplace_back(Operation{.kind = kind, .own = {}, .buckets = {}});
@@ -63,9 +46,9 @@ Program::Program(const Shape& shape, const KindTimes& times) {
     operation.own.end = static_cast<int64_t>(body->buckets.size());
   };
   add(0);
-  for (const int kind : of_block) add(kind);
+  for (int64_t layer = 0; layer < model.layers(); ++layer) add(model.kind_of(layer));
   add(static_cast<int>(body->kinds.size()) - 1);
-  if (shape.ties_head()) {
+  if (model.ties_head()) {
     const std::vector<int>& tied = body->operations.front().buckets;
     std::vector<int>& head = body->operations.back().buckets;
     head.insert(head.begin(), tied.begin(), tied.end());
@@ -82,9 +65,9 @@ Program::Program(const Shape& shape, const KindTimes& times) {
 Program Program::trunk(base::Interval run) const {
   const base::Interval own = base::intersect(run, {0, size()});
   if (own != run || blocks_in(run).empty()) {
-    throw base::InputError(base::text("a trunk of operations ", run.begin, " to ", run.end, " of a model that has ",
-                                      size(), ": it needs a block, which are operations ", blocks().begin, " to ",
-                                      blocks().end - 1));
+    throw base::InputError(
+        base::text("a trunk of operations ", run.begin, " to ", run.end, " of a model that has ", size(),
+                   ": it needs a block, which are operations ", blocks().begin, " to ", blocks().end - 1));
   }
   const auto body = std::make_shared<Body>();
   body->kinds = body_->kinds;
@@ -164,25 +147,26 @@ std::vector<int> Program::buckets_of(base::Interval run) const {
   return buckets;
 }
 
-Shape short_shape(const Shape& shape, int most_blocks) {
-  Shape result = shape;
+Model short_model(const Model& model, int most_blocks) {
+  const Outline& outline = model.outline();
+  Outline result = outline;
   result.block_types.clear();
-  for (int64_t layer = 0; layer < shape.layers; ++layer) {
-    const BlockType type = shape.block_type(layer);
+  for (int64_t layer = 0; layer < outline.layers; ++layer) {
+    const BlockType type = outline.block_type(layer);
     if (std::ranges::count(result.block_types, type) < most_blocks) result.block_types.push_back(type);
   }
   result.layers = static_cast<int64_t>(result.block_types.size());
-  if (shape.block_types.empty()) result.block_types.clear();
+  if (outline.block_types.empty()) result.block_types.clear();
   return result;
 }
 
-std::string tp_fault(const Shape& shape, int tp) {
+std::string tp_fault(const Model& model, int tp) {
   if (tp < 1) return base::text("tp is ", tp, " but must be at least 1");
-  return Program(shape).tp_fault(tp);
+  return Program(model).tp_fault(tp);
 }
 
-std::string experts_fault(const Shape& shape, int lanes) {
-  const int64_t experts = shape.experts.count;
+std::string experts_fault(const Model& model, int lanes) {
+  const int64_t experts = model.experts().count;
   if (lanes == 1 || (experts > 0 && experts % lanes == 0)) return "";
   if (experts == 0)
     return base::text(lanes, " lanes divide experts, but the model has none: leave the degree out");
@@ -193,15 +177,15 @@ std::string experts_fault(const Shape& shape, int lanes) {
   return base::text(lanes, " lanes do not divide ", experts, " experts: ", base::choices_text(divisors));
 }
 
-std::string pp_fault(const Shape& shape, int pp) {
-  if (pp <= shape.layers) return "";
-  return base::text(pp, " stages but the model has ", shape.layers, " layers: lower pp");
+std::string pp_fault(const Model& model, int pp) {
+  if (pp <= model.layers()) return "";
+  return base::text(pp, " stages but the model has ", model.layers(), " layers: lower pp");
 }
 
-std::string cut_fault(const Shape& shape, int tp, int pp, int expert_lanes) {
-  std::string fault = tp_fault(shape, tp);
-  if (fault.empty()) fault = pp_fault(shape, pp);
-  return fault.empty() ? experts_fault(shape, expert_lanes) : fault;
+std::string cut_fault(const Model& model, int tp, int pp, int expert_lanes) {
+  std::string fault = tp_fault(model, tp);
+  if (fault.empty()) fault = pp_fault(model, pp);
+  return fault.empty() ? experts_fault(model, expert_lanes) : fault;
 }
 
 }  // namespace sluice::model

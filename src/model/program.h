@@ -11,7 +11,7 @@
 
 #include "base/interval.h"
 #include "model/kind.h"
-#include "model/shape.h"
+#include "model/model.h"
 #include "model/stage_cuts.h"
 
 namespace sluice::model {
@@ -44,8 +44,8 @@ class Program {
  public:
   Program() = default;
   // Cuts stages by `times`. For TP degrees without times it uses the blocks' multiply-adds and counts nothing
-  // for the ends. REQUIRES: a valid shape; times for every kind.
-  explicit Program(const Shape& shape, const KindTimes& times = {});
+  // for the ends. REQUIRES: a valid model; times for every kind.
+  explicit Program(const Model& model, const KindTimes& times = {});
   // One trunk of the model: only the operations of `run`, with stages, strategies and plans of their own.
   // Positions, kinds and buckets keep their numbers, so owners, updates and checkpoints ignore trunks. The
   // trunk's rows come from the embedding or from the trunk before. They go to the head or to the next trunk.
@@ -72,7 +72,7 @@ class Program {
   // The run of a stage under a TP degree: blocks, the embedding on the first stage, the head on the last
   // (model/stage_cuts.h). REQUIRES: 0 <= stage < stages <= blocks.
   base::Interval of_stage(int tp, int stages, int stage) const;
-  // Whether the other program, made from the same shape, has the same stages.
+  // Whether the other program, made from the same model, has the same stages.
   bool cuts_as(const Program& other) const;
   // Why TP cannot cut an operation, and which degrees cut all operations, or "". REQUIRES: tp >= 1.
   std::string tp_fault(int tp) const;
@@ -108,20 +108,20 @@ class Program {
   std::shared_ptr<const Body> body_;
 };
 
-// The shape with at most `most_blocks` blocks of each kind, for measuring layers.
-Shape short_shape(const Shape& shape, int most_blocks = 2);
+// The model with at most `most_blocks` blocks of each kind, for measuring layers.
+Model short_model(const Model& model, int most_blocks = 2);
 
-// Why a TP degree cannot cut this shape ("tp 3 does not divide 4 heads: choose one of 1, 2, 4"), or "". TP
+// Why a TP degree cannot cut this model ("tp 3 does not divide 4 heads: choose one of 1, 2, 4"), or "". TP
 // must divide heads, divide kv_heads or be a multiple of them, and be at most ffn_hidden and vocab.
-std::string tp_fault(const Shape& shape, int tp);
-// Why `lanes` lanes cannot divide this shape's experts ("3 lanes do not divide 8 experts: choose one of 1, 2,
+std::string tp_fault(const Model& model, int tp);
+// Why `lanes` lanes cannot divide this model's experts ("3 lanes do not divide 8 experts: choose one of 1, 2,
 // 4 or 8"), or "".
-std::string experts_fault(const Shape& shape, int lanes);
-// Why a pipeline of `pp` stages cannot cut this shape ("9 stages but
+std::string experts_fault(const Model& model, int lanes);
+// Why a pipeline of `pp` stages cannot cut this model ("9 stages but
 // the model has 8 layers: lower pp"), or "". A stage has at least one
 // block.
-std::string pp_fault(const Shape& shape, int pp);
+std::string pp_fault(const Model& model, int pp);
 // The first of the three faults above, or "".
-std::string cut_fault(const Shape& shape, int tp, int pp, int expert_lanes);
+std::string cut_fault(const Model& model, int tp, int pp, int expert_lanes);
 
 }  // namespace sluice::model

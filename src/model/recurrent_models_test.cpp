@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "model/config_json.h"
 #include "model/hugging_face.h"
+#include "model/outline.h"
 #include "model/parameter_count.h"
 #include "model/parameters.h"
 #include "model/program.h"
@@ -18,7 +19,7 @@ namespace {
 using base::Json;
 using testing::HasSubstr;
 
-Shape read_recurrent(const Json& config) { return shape_from_hugging_face(config, "config.json"); }
+Outline read_recurrent(const Json& config) { return outline_from_hugging_face(config, "config.json"); }
 
 // Codestral Mamba's as published, and fla's defaults.
 Json recurrent_config(const std::string& type) {
@@ -32,16 +33,16 @@ Json recurrent_config(const std::string& type) {
   return config;
 }
 
-TEST(ShapeFromHuggingFace, ModelsOfRecurrentLayersAloneAreRead) {
+TEST(OutlineFromHuggingFace, ModelsOfRecurrentLayersAloneAreRead) {
   for (const auto& [type, count] :
        {std::pair("mamba2", int64_t{7'285'403'648}), std::pair("gla", int64_t{1'365'514'240})}) {
-    const Shape shape = read_recurrent(recurrent_config(type));
-    EXPECT_EQ(parameter_count(shape), count) << type;
-    EXPECT_EQ(parameter_count(shape), parameter_table(shape).size()) << type;
-    EXPECT_EQ(read_recurrent(Json::parse(config_json(shape).dump())), shape) << type;
-    EXPECT_EQ(tp_fault(shape, 4), "") << type;
+    const Outline outline = read_recurrent(recurrent_config(type));
+    EXPECT_EQ(parameter_count(outline), count) << type;
+    EXPECT_EQ(parameter_count(outline), parameter_table(outline).size()) << type;
+    EXPECT_EQ(read_recurrent(Json::parse(config_json(outline).dump())), outline) << type;
+    EXPECT_EQ(tp_fault(outline, 4), "") << type;
   }
-  const Shape mamba = read_recurrent(recurrent_config("mamba2"));
+  const Outline mamba = read_recurrent(recurrent_config("mamba2"));
   EXPECT_EQ(mamba.ffn_hidden, 0);
   const ParameterTable table = parameter_table(mamba);
   EXPECT_EQ(hugging_face_tensors(table.layer(3), table.layer(3).parameters.front()).front().name,

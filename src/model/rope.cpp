@@ -1,10 +1,9 @@
 // Rotary inverse frequencies under the scalings of Hugging Face's modeling_rope_utils.
+#include "model/rope.h"
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-
-#include "model/shape.h"
-#include "model/table_positions.h"
 
 namespace sluice::model {
 namespace {
@@ -90,16 +89,6 @@ RopeTable rope_table(const Rope& rope, int64_t head_dim, int64_t positions) {
     }
   }
   return table;
-}
-
-// longrope has other frequencies for a context beyond the original one.
-int64_t table_positions(const Shape& shape, int64_t context_length, int64_t longest) {
-  int64_t positions = longest;
-  for (const Rope& rope : {shape.rope, shape.window_rope.value_or(shape.rope)}) {
-    if (rope.scaling == RopeScaling::kLongRope && context_length > rope.original_max_position_embeddings)
-      positions = std::max(positions, rope.original_max_position_embeddings + 1);
-  }
-  return std::min(positions, context_length);
 }
 
 }  // namespace sluice::model

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "model/config_json.h"
 #include "model/hugging_face.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 
 namespace sluice::model {
 namespace {
@@ -24,7 +24,7 @@ class SentenceModules : public testing::Test {
   void SetUp() override {
     folder_ = fs::temp_directory_path() / base::text("sluice-modules-", getpid());
     fs::create_directories(folder_ / "1_Pooling");
-    base::write_json(folder_ / "config.json", config_json(shape_of_2_heads()));
+    base::write_json(folder_ / "config.json", config_json(outline_of_2_heads()));
   }
   void TearDown() override { fs::remove_all(folder_); }
 
@@ -37,7 +37,7 @@ class SentenceModules : public testing::Test {
         Json::array({module("", "Transformer"), module("1_Pooling", "Pooling"), module("2_Third", third)}));
     base::write_json(folder_ / "1_Pooling" / "config.json", pooling);
   }
-  HeadStyle head() const { return shape_from_hugging_face(folder_config(folder_), "config.json").head; }
+  HeadStyle head() const { return outline_from_hugging_face(folder_config(folder_), "config.json").head; }
   std::string fault() const {
     try {
       folder_config(folder_);
@@ -51,7 +51,7 @@ class SentenceModules : public testing::Test {
 };
 
 TEST_F(SentenceModules, AFolderWithoutThemIsItsConfig) {
-  EXPECT_EQ(folder_config(folder_), config_json(shape_of_2_heads()));
+  EXPECT_EQ(folder_config(folder_), config_json(outline_of_2_heads()));
 }
 
 TEST_F(SentenceModules, PoolingIsReadAsOldAndNewFilesSayIt) {

@@ -12,8 +12,8 @@
 #include "model/coded_weight.h"
 #include "model/derive.h"
 #include "model/hugging_face.h"
-#include "model/layer_of.h"
 #include "model/lora_targets.h"
+#include "model/outline.h"
 #include "model/roles.h"
 
 namespace sluice::model {
@@ -89,35 +89,35 @@ uint64_t frozen_bits(const ParameterTable& table, int64_t position, const std::v
 }
 
 // Gives each layer its own type, so that types may differ.
-void say_block_types(Shape& shape) {
+void say_block_types(Outline& outline) {
   std::vector<BlockType> types;
-  for (int64_t layer = 0; layer < shape.layers; ++layer) types.push_back(shape.block_type(layer));
-  shape.block_types = std::move(types);
+  for (int64_t layer = 0; layer < outline.layers; ++layer) types.push_back(outline.block_type(layer));
+  outline.block_types = std::move(types);
 }
 
-void set_frozen(Shape& shape, const ParameterTable& table, const std::vector<std::string>& patterns,
+void set_frozen(Outline& outline, const ParameterTable& table, const std::vector<std::string>& patterns,
                 Naming naming = Naming::kPatterns) {
   const auto bits = [&](int64_t position) { return frozen_bits(table, position, patterns, naming); };
-  say_block_types(shape);
+  say_block_types(outline);
   const int64_t first = table.program.blocks().begin;
-  for (int64_t layer = 0; layer < shape.layers; ++layer)
-    shape.block_types[static_cast<size_t>(layer)].frozen = bits(first + layer);
-  shape.frozen_embedding = bits(table.program.embedding());
-  shape.frozen_head = bits(table.program.head());
+  for (int64_t layer = 0; layer < outline.layers; ++layer)
+    outline.block_types[static_cast<size_t>(layer)].frozen = bits(first + layer);
+  outline.frozen_embedding = bits(table.program.embedding());
+  outline.frozen_head = bits(table.program.head());
 }
 
 // A head of numbers trains whole beside adapters, like PEFT's modules_to_save: no base model has it.
-void train_numbers(Shape& shape) {
-  const std::vector<Parameter>& parameters = Program(shape).kinds().back()->parameters();
+void train_numbers(Outline& outline) {
+  const std::vector<Parameter>& parameters = Model(outline).kinds().back()->parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
-    if (is_of_numbers(parameters[i])) shape.frozen_head &= ~(uint64_t{1} << i);
+    if (is_of_numbers(parameters[i])) outline.frozen_head &= ~(uint64_t{1} << i);
   }
 }
 
 // The modules of matrices that blocks multiply with.
-std::vector<std::string> linear_modules(const Shape& shape) {
+std::vector<std::string> linear_modules(const Model& model) {
   std::vector<std::string> modules;
-  const Program program(shape);
+  const Program program(model);
   const std::span kinds(program.kinds());
   for (const auto& kind : kinds.subspan(1, kinds.size() - 2)) {
     for (const Parameter& parameter : kind->parameters()) {
@@ -133,11 +133,11 @@ std::vector<std::string> linear_modules(const Shape& shape) {
 }
 
 // The parameters in which transformers' classes stack experts' matrices, within a block.
-std::vector<std::string> expert_parameters(const Shape& shape) {
+std::vector<std::string> expert_parameters(const Model& model) {
   std::vector<std::string> paths;
-  for (int64_t layer = 0; layer < shape.layers; ++layer) {
-    if (!shape.block_type(layer).experts) continue;
-    for (const Part& part : layer_of(shape, shape.block_type(layer)).parts) {
+  for (const auto& kind : model.kinds()) {
+    if (kind->layer() == nullptr) continue;
+    for (const Part& part : kind->layer()->parts) {
       for (const Weight& weight : part.weights) {
         if (weight.experts == 0 || !weight.is_product()) continue;
         std::string path = stacked_name(weight);
@@ -150,8 +150,8 @@ std::vector<std::string> expert_parameters(const Shape& shape) {
 }
 
 // Whether this is the name of experts' matrices, or of their stack.
-bool is_of_experts(const Shape& shape, const std::string& module) {
-  const Program program(shape);
+bool is_of_experts(const Model& model, const std::string& module) {
+  const Program program(model);
   for (const auto& kind : program.kinds()) {
     for (const Parameter& parameter : kind->parameters()) {
       if (parameter.experts > 0 && std::ranges::any_of(parameter.tensors, [&](const auto& tensor) {
@@ -160,16 +160,16 @@ bool is_of_experts(const Shape& shape, const std::string& module) {
         return true;
     }
   }
-  return std::ranges::any_of(expert_parameters(shape),
+  return std::ranges::any_of(expert_parameters(model),
                              [&](const std::string& path) { return path.ends_with("." + module); });
 }
 
-[[noreturn]] void refuse_target(const Shape& shape, const std::string& target,
+[[noreturn]] void refuse_target(const Model& model, const std::string& target,
                                 const std::vector<std::string>& names) {
-  if (is_of_experts(shape, target)) {
+  if (is_of_experts(model, target)) {
     throw InputError(text("lora.targets names '", target,
                           "', which are matrices of experts: name the parameters that stack them, ",
-                          base::join(expert_parameters(shape), ", ")));
+                          base::join(expert_parameters(model), ", ")));
   }
   const std::string nearest = base::nearest_word(target, names);
   throw InputError(text("lora.targets names '", target, "', which no layer has: ",
@@ -179,15 +179,15 @@ bool is_of_experts(const Shape& shape, const std::string& module) {
 }
 
 // Accepts modules by name, and experts by the parameters that stack them.
-void require_targets(const Shape& shape, const std::vector<LoraTarget>& targets,
+void require_targets(const Model& model, const std::vector<LoraTarget>& targets,
                      const std::vector<std::string>& modules) {
-  const std::vector<std::string> stacks = expert_parameters(shape);
+  const std::vector<std::string> stacks = expert_parameters(model);
   std::vector<std::string> names = modules;
   names.insert(names.end(), stacks.begin(), stacks.end());
   for (const LoraTarget& target : targets) {
     const auto stacked = [&](const std::string& path) { return names_stack(path, target.name); };
     if (std::ranges::find(modules, target.name) == modules.end() && std::ranges::none_of(stacks, stacked))
-      refuse_target(shape, target.name, names);
+      refuse_target(model, target.name, names);
     if (std::ranges::count(targets, target.name, &LoraTarget::name) > 1 && target.own)
       throw InputError(text("lora.targets names '", target.name, "' twice: give it one rank and alpha"));
   }
@@ -213,9 +213,9 @@ struct AdaptedMatrix {
 };
 
 // Each matrix once, however many layers have it.
-std::vector<AdaptedMatrix> adapted_matrices(const Shape& shape) {
+std::vector<AdaptedMatrix> adapted_matrices(const Model& model) {
   std::vector<AdaptedMatrix> all;
-  const Program program(shape);
+  const Program program(model);
   for (const auto& kind : program.kinds()) {
     const std::vector<Parameter>& parameters = kind->parameters();
     for (size_t i = 0; i + 1 < parameters.size(); ++i) {
@@ -230,8 +230,8 @@ std::vector<AdaptedMatrix> adapted_matrices(const Shape& shape) {
   return all;
 }
 
-void require_ranks(const Shape& shape) {
-  for (const AdaptedMatrix& matrix : adapted_matrices(shape)) {
+void require_ranks(const Model& model) {
+  for (const AdaptedMatrix& matrix : adapted_matrices(model)) {
     const int64_t most = std::min(matrix.in, matrix.out);
     if (matrix.rank <= most) continue;
     throw InputError(text("lora.rank is ", matrix.rank, ", above the rank of ", matrix.path, ", a matrix of ",
@@ -291,22 +291,26 @@ void require_matches(const std::vector<std::string>& patterns, const std::vector
   }
 }
 
-void freeze(Shape& shape, const std::vector<std::string>& patterns) {
-  if (patterns.empty()) return;
-  const ParameterTable table = parameter_table(shape);
+Model frozen(const Model& model, const std::vector<std::string>& patterns) {
+  if (patterns.empty()) return model;
+  const ParameterTable table = parameter_table(model);
   require_matches(patterns, tensor_names(table), "train.freeze");
-  set_frozen(shape, table, patterns);
-  if (parameter_table(shape).trained_size() > 0) return;
+  Outline outline = model.outline();
+  set_frozen(outline, table, patterns);
+  Model result(std::move(outline));
+  if (parameter_table(result).trained_size() > 0) return result;
   throw InputError(text("train.freeze is ", base::join(patterns, ", "),
                         ", which leaves nothing to train: leave some parameters out"));
 }
 
-void adapt(Shape& shape, const Lora& lora) {
-  if (lora.rank == 0) return;
+Model adapted(const Model& model, const Lora& lora) {
+  if (lora.rank == 0) return model;
   base::require_in_range("lora.rank", lora.rank, kRanks);
   base::require_in_range("lora.alpha", lora.alpha, kAlphas);
-  shape.lora = {};
-  const std::vector<std::string> modules = linear_modules(shape);
+  Outline outline = model.outline();
+  outline.lora = {};
+  const Model plain(outline);
+  const std::vector<std::string> modules = linear_modules(plain);
   Lora resolved = lora;
   resolved.targets = with_all_linear(lora.targets, modules);
   if (resolved.targets.empty()) {
@@ -314,14 +318,27 @@ void adapt(Shape& shape, const Lora& lora) {
                          ? "the model has no module that takes adapters: leave [lora] out"
                          : text("lora.targets is empty: name some of ", base::join(modules, ", ")));
   }
-  require_targets(shape, lora_targets(resolved), modules);
-  set_frozen(shape, parameter_table(shape), {"*"});
-  train_numbers(shape);
-  shape.lora = std::move(resolved);
-  require_ranks(shape);
+  require_targets(plain, lora_targets(resolved), modules);
+  set_frozen(outline, parameter_table(plain), {"*"});
+  train_numbers(outline);
+  outline.lora = std::move(resolved);
+  Model result(std::move(outline));
+  require_ranks(result);
+  return result;
 }
 
-void remember_loads(Shape& shape) { shape.experts.remembers_loads = true; }
+Model with_rank(const Model& model, int64_t rank) {
+  Outline outline = model.outline();
+  outline.lora.rank = rank;
+  outline.lora.alpha = static_cast<double>(rank);
+  return outline;
+}
+
+Model remembering_loads(const Model& model) {
+  Outline outline = model.outline();
+  outline.experts.remembers_loads = true;
+  return outline;
+}
 
 bool is_hidden_matrix(const Bucket& bucket, const Parameter& parameter) {
   return bucket.layer >= 0 && !parameter.one_dimensional() && !parameter.depthwise;
@@ -351,22 +368,25 @@ ParameterGroupRuns parameter_group_runs(const ParameterTable& table,
   return runs;
 }
 
-bool is_tuned(const Shape& shape) {
+bool is_tuned(const Model& model) {
+  const Outline& outline = model.outline();
   const auto frozen = [](const BlockType& type) { return type.frozen != 0; };
-  return shape.lora.rank > 0 || shape.frozen_embedding != 0 || shape.frozen_head != 0 ||
-         shape.experts.remembers_loads || std::ranges::any_of(shape.block_types, frozen);
+  return outline.lora.rank > 0 || outline.frozen_embedding != 0 || outline.frozen_head != 0 ||
+         outline.experts.remembers_loads || std::ranges::any_of(outline.block_types, frozen);
 }
 
-void quantize_base(Shape& shape, const BaseFormat& format) {
-  if (!format.coded()) return;
+Model with_base(const Model& model, const BaseFormat& format) {
+  if (!format.coded()) return model;
   const char* name = base::name_of(format.format);
-  if (shape.lora.rank == 0) {
+  if (model.lora().rank == 0) {
     throw InputError(text("model.base is ", name,
                           ", which keeps what LoRA freezes in few bits, but lora.rank is 0: "
                           "set lora.rank, or leave model.base at \"none\""));
   }
-  shape.base = format;
-  const ParameterTable table = parameter_table(shape);
+  Outline outline = model.outline();
+  outline.base = format;
+  Model result(std::move(outline));
+  const ParameterTable table = parameter_table(result);
   for (const Bucket& bucket : table.buckets) {
     for (const Parameter& parameter : bucket.parameters) {
       const std::string fault = bucket.coded ? format_fault(format, parameter) : "";
@@ -376,16 +396,18 @@ void quantize_base(Shape& shape, const BaseFormat& format) {
                             "of several rows"));
     }
   }
+  return result;
 }
 
-Shape with_plain_base(Shape shape) {
-  shape.base = {};
-  return shape;
+Model with_plain_base(const Model& model) {
+  Outline outline = model.outline();
+  outline.base = {};
+  return outline;
 }
 
-Shape untuned(const Shape& shape) {
-  if (!is_tuned(shape)) return shape;
-  Shape plain = shape;
+Model untuned(const Model& model) {
+  if (!is_tuned(model)) return model;
+  Outline plain = model.outline();
   plain.lora = {};
   plain.base = {};
   plain.experts.remembers_loads = false;
@@ -399,10 +421,10 @@ Shape untuned(const Shape& shape) {
   return plain;
 }
 
-base::Json tuning_to_json(const Shape& shape) {
-  if (!is_tuned(shape)) return nullptr;
+base::Json tuning_to_json(const Model& model) {
+  if (!is_tuned(model)) return nullptr;
   base::Json frozen = base::Json::array();
-  const ParameterTable table = parameter_table(shape);
+  const ParameterTable table = parameter_table(model);
   for (const Bucket& bucket : table.buckets) {
     for (const Parameter& parameter : bucket.parameters) {
       if (bucket.trained) continue;
@@ -411,38 +433,40 @@ base::Json tuning_to_json(const Shape& shape) {
     }
   }
   base::Json json = {{"frozen", frozen}};
-  if (shape.experts.remembers_loads) json["remembers_loads"] = true;
-  if (shape.lora.rank > 0) {
-    if (shape.base.coded()) {
-      json["base"] = {{"format", base::name_of(shape.base.format)}, {"word_bytes", shape.base.word_bytes}};
-    }
-    json["lora"] = {{"rank", shape.lora.rank}, {"alpha", shape.lora.alpha}, {"targets", shape.lora.targets}};
+  if (model.experts().remembers_loads) json["remembers_loads"] = true;
+  if (const Lora& lora = model.lora(); lora.rank > 0) {
+    const BaseFormat& base = model.base();
+    if (base.coded())
+      json["base"] = {{"format", base::name_of(base.format)}, {"word_bytes", base.word_bytes}};
+    json["lora"] = {{"rank", lora.rank}, {"alpha", lora.alpha}, {"targets", lora.targets}};
   }
   return json;
 }
 
-void read_tuning(const base::Json& json, const std::string& name, Shape& shape) {
-  if (json.is_null()) return;
-  if (base::get_or<bool>(json, "remembers_loads", false, name)) remember_loads(shape);
+Model with_tuning(const Model& model, const base::Json& json, const std::string& name) {
+  if (json.is_null()) return model;
+  Model result = base::get_or<bool>(json, "remembers_loads", false, name) ? remembering_loads(model) : model;
   if (const base::Json* lora = base::find(json, "lora")) {
-    adapt(shape, {.rank = base::require_in(*lora, "rank", kRanks, name),
-                  .alpha = base::require_in(*lora, "alpha", kAlphas, name),
-                  .targets = base::require<std::vector<std::string>>(*lora, "targets", name)});
+    result = adapted(result, {.rank = base::require_in(*lora, "rank", kRanks, name),
+                              .alpha = base::require_in(*lora, "alpha", kAlphas, name),
+                              .targets = base::require<std::vector<std::string>>(*lora, "targets", name)});
   }
-  const auto frozen = base::require<std::vector<std::string>>(json, "frozen", name);
-  if (!frozen.empty()) {
-    const ParameterTable table = parameter_table(shape);
-    require_matches(frozen, tensor_names(table), name);
-    set_frozen(shape, table, frozen, Naming::kNames);
+  const auto names = base::require<std::vector<std::string>>(json, "frozen", name);
+  if (!names.empty()) {
+    const ParameterTable table = parameter_table(result);
+    require_matches(names, tensor_names(table), name);
+    Outline outline = result.outline();
+    set_frozen(outline, table, names, Naming::kNames);
+    result = outline;
   }
   const base::Json* coded = base::find(json, "base");
-  if (coded == nullptr) return;
+  if (coded == nullptr) return result;
   const auto format = base::require<std::string>(*coded, "format", name);
   const auto found = std::ranges::find(
       base::kWeightFormats, format, [](base::WeightFormat each) { return std::string(base::name_of(each)); });
   if (found == std::end(base::kWeightFormats))
     throw InputError(text(name, ": base.format is '", format, "', which this program does not know"));
-  quantize_base(shape, {*found, base::require_in(*coded, "word_bytes", kWordBytes, name)});
+  return with_base(result, {*found, base::require_in(*coded, "word_bytes", kWordBytes, name)});
 }
 
 }  // namespace sluice::model

@@ -1,14 +1,14 @@
 // The trained part of a model: parameters are frozen, or get adapters, by their names in Hugging Face files.
-// The shape keeps the result (Shape::lora and the frozen bits), so that everything derived from a shape uses
-// it: parameters, buckets, links, memory, work.
+// A tuned model is a model of its own, so that everything derived from it knows its tuning: parameters,
+// buckets, links, memory, work.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "base/json_fwd.h"
+#include "model/model.h"
 #include "model/parameters.h"
-#include "model/shape.h"
 
 namespace sluice::model {
 
@@ -23,19 +23,20 @@ std::vector<std::string> tensor_names(const ParameterTable& table);
 void require_matches(const std::vector<std::string>& patterns, const std::vector<std::string>& names,
                      const std::string& what);
 
-// Freezes the parameters that the patterns match, in addition to frozen ones. InputError as require_matches;
-// if a pattern matches only some tensors of a matrix that is computed as one (queries, keys and values; gate
-// and up); if nothing is left to train.
-void freeze(Shape& shape, const std::vector<std::string>& patterns);
+// The model with the parameters frozen that the patterns match, in addition to frozen ones. InputError as
+// require_matches; if a pattern matches only some tensors of a matrix that is computed as one (queries, keys
+// and values; gate and up); if nothing is left to train.
+Model frozen(const Model& model, const std::vector<std::string>& patterns);
 
-// Adds adapters to the matrices of all blocks whose modules `lora` names ("q_proj", or "all-linear" for all),
-// and to experts' by the parameters that stack them ("mlp.experts.down_proj"). Freezes everything else.
-// InputError naming a target that no block has, or a rank above its matrix's.
-void adapt(Shape& shape, const Lora& lora);
+// The model with adapters at the matrices of all blocks whose modules `lora` names ("q_proj", or "all-linear"
+// for all), and at experts' by the parameters that stack them ("mlp.experts.down_proj"). Everything else is
+// frozen. InputError naming a target that no block has, or a rank above its matrix's. Without adapters if the
+// rank is 0.
+Model adapted(const Model& model, const Lora& lora);
 
-// Makes each layer's experts remember how often they were visited in the last step, for a loss that balances
+// The model whose experts remember how often they were visited in the last step, for a loss that balances
 // them. REQUIRES: there are experts, and nothing is frozen or adapted yet.
-void remember_loads(Shape& shape);
+Model remembering_loads(const Model& model);
 
 // Whether the parameter belongs to a head without vocabulary.
 bool is_of_numbers(const Parameter& parameter);
@@ -57,19 +58,21 @@ ParameterGroupRuns parameter_group_runs(const ParameterTable& table,
                                         const std::vector<std::vector<std::string>>& groups);
 
 // Whether anything is frozen, adapted or remembered.
-bool is_tuned(const Shape& shape);
-// Keeps in few bits the block matrices that LoRA freezes. InputError if there are no adapters, or if a matrix
-// does not divide into the format's blocks.
-void quantize_base(Shape& shape, const BaseFormat& format);
+bool is_tuned(const Model& model);
+// The same adapters with another rank, and an alpha as large. The rank may exceed a matrix's own.
+Model with_rank(const Model& model, int64_t rank);
+// The model that keeps in few bits the block matrices that LoRA freezes. InputError if there are no adapters,
+// or if a matrix does not divide into the format's blocks.
+Model with_base(const Model& model, const BaseFormat& format);
 // The same model with uncoded numbers as its frozen base.
-Shape with_plain_base(Shape shape);
+Model with_plain_base(const Model& model);
 
 // The same model, all of it trained, without adapters and remembered loads, as in Hugging Face files.
-Shape untuned(const Shape& shape);
+Model untuned(const Model& model);
 
 // The tuning in a checkpoint: null, or the adapters, remembered loads and names of frozen tensors.
-// read_tuning() adds it to an untuned shape; InputError naming `name` and the key.
-base::Json tuning_to_json(const Shape& shape);
-void read_tuning(const base::Json& json, const std::string& name, Shape& shape);
+// with_tuning() adds it to an untuned model; InputError naming `name` and the key.
+base::Json tuning_to_json(const Model& model);
+Model with_tuning(const Model& model, const base::Json& json, const std::string& name);
 
 }  // namespace sluice::model

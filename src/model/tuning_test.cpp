@@ -1,5 +1,3 @@
-#include "model/tuning.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +9,8 @@
 #include "model/hugging_face.h"
 #include "model/lora_targets.h"
 #include "model/parameter_count.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
+#include "model/test_tuning.h"
 
 namespace sluice::model {
 namespace {
@@ -19,18 +18,18 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::string refusal(Shape shape, const std::vector<std::string>& patterns) {
+std::string refusal(Outline outline, const std::vector<std::string>& patterns) {
   try {
-    freeze(shape, patterns);
+    freeze(outline, patterns);
   } catch (const base::InputError& error) {
     return error.what();
   }
   return "";
 }
 
-std::vector<std::string> frozen_names(const Shape& shape) {
+std::vector<std::string> frozen_names(const Outline& outline) {
   std::vector<std::string> names;
-  const ParameterTable table = parameter_table(shape);
+  const ParameterTable table = parameter_table(outline);
   for (const Bucket& bucket : table.buckets) {
     for (const Parameter& parameter : bucket.parameters) {
       EXPECT_EQ(parameter.trained, bucket.trained);
@@ -41,18 +40,18 @@ std::vector<std::string> frozen_names(const Shape& shape) {
 }
 
 TEST(Freeze, TakesNamesOfParametersAndOfModules) {
-  Shape shape = test_shape(2);
-  freeze(shape, {"model.embed_tokens", "model.layers.0.*layernorm.weight", "model.layers.[1-9].mlp"});
-  EXPECT_THAT(frozen_names(shape), ElementsAre("embedding", "layers.0.attention_norm", "layers.0.mlp_norm",
-                                               "layers.1.gate_up", "layers.1.down"));
-  EXPECT_TRUE(is_tuned(shape));
-  EXPECT_EQ(untuned(shape), test_shape(2));
+  Outline outline = test_outline(2);
+  freeze(outline, {"model.embed_tokens", "model.layers.0.*layernorm.weight", "model.layers.[1-9].mlp"});
+  EXPECT_THAT(frozen_names(outline), ElementsAre("embedding", "layers.0.attention_norm", "layers.0.mlp_norm",
+                                                 "layers.1.gate_up", "layers.1.down"));
+  EXPECT_TRUE(is_tuned(outline));
+  EXPECT_EQ(untuned(outline), test_outline(2));
 }
 
 TEST(Freeze, CutsAnOperationIntoABucketThatIsTrainedAndOneThatIsNot) {
-  Shape shape = test_shape(2);
-  freeze(shape, {"model.layers.1.mlp"});
-  const ParameterTable whole = parameter_table(test_shape(2)), table = parameter_table(shape);
+  Outline outline = test_outline(2);
+  freeze(outline, {"model.layers.1.mlp"});
+  const ParameterTable whole = parameter_table(test_outline(2)), table = parameter_table(outline);
   ASSERT_EQ(table.buckets.size(), whole.buckets.size() + 1);
   EXPECT_EQ(table.size(), whole.size());
   EXPECT_EQ(table.size() - table.trained_size(), table.buckets[3].size);
@@ -65,76 +64,77 @@ TEST(Freeze, CutsAnOperationIntoABucketThatIsTrainedAndOneThatIsNot) {
 }
 
 TEST(Freeze, RefusesWhatItCannotDo) {
-  const Shape shape = test_shape(2);
+  const Outline outline = test_outline(2);
   EXPECT_THAT(
-      refusal(shape, {"model.layer.0.mlp.down_proj.weight"}),
+      refusal(outline, {"model.layer.0.mlp.down_proj.weight"}),
       HasSubstr("train.freeze names 'model.layer.0.mlp.down_proj.weight', which no parameter is called: "
                 "did you mean 'model.layers.0.mlp.down_proj.weight'?"));
-  EXPECT_THAT(refusal(shape, {"model.embed_tokns"}), HasSubstr("did you mean 'model.embed_tokens'?"));
-  EXPECT_THAT(refusal(shape, {"lm_hed"}), HasSubstr("did you mean 'lm_head'?"));
-  EXPECT_THAT(refusal(shape, {"transformer.h.*"}), HasSubstr("they are called model.embed_tokens.weight, "));
-  EXPECT_THAT(refusal(shape, {"*.q_proj.weight"}),
+  EXPECT_THAT(refusal(outline, {"model.embed_tokns"}), HasSubstr("did you mean 'model.embed_tokens'?"));
+  EXPECT_THAT(refusal(outline, {"lm_hed"}), HasSubstr("did you mean 'lm_head'?"));
+  EXPECT_THAT(refusal(outline, {"transformer.h.*"}),
+              HasSubstr("they are called model.embed_tokens.weight, "));
+  EXPECT_THAT(refusal(outline, {"*.q_proj.weight"}),
               HasSubstr("names model.layers.0.self_attn.q_proj.weight but not "
                         "model.layers.0.self_attn.k_proj.weight, and they are computed as one matrix"));
-  EXPECT_THAT(refusal(shape, {"*"}), HasSubstr("leaves nothing to train"));
+  EXPECT_THAT(refusal(outline, {"*"}), HasSubstr("leaves nothing to train"));
 }
 
 TEST(Adapt, AddsFactorsAndFreezesTheRest) {
-  Shape shape = test_shape(2);
-  adapt(shape, {.rank = 2, .alpha = 4, .targets = {"v_proj", "down_proj"}});
-  const ParameterTable table = parameter_table(shape);
+  Outline outline = test_outline(2);
+  adapt(outline, {.rank = 2, .alpha = 4, .targets = {"v_proj", "down_proj"}});
+  const ParameterTable table = parameter_table(outline);
   std::vector<std::string> trained, files;
   for (const Parameter& parameter : table.layer(0).parameters) {
     trained.push_back(base::text(parameter.name, " ", parameter.rows, "x", parameter.columns));
     files.push_back(parameter.tensors.front());
   }
-  const std::string kv = base::text(shape.kv_width()), hidden = base::text(shape.hidden);
-  const std::string ffn = base::text(shape.ffn_hidden);
+  const std::string kv = base::text(outline.kv_width()), hidden = base::text(outline.hidden);
+  const std::string ffn = base::text(outline.ffn_hidden);
   EXPECT_THAT(trained, ElementsAre("layers.0.qkv.left2 " + kv + "x2", "layers.0.qkv.right2 2x" + hidden,
                                    "layers.0.down.left0 " + ffn + "x2", "layers.0.down.right0 2x" + hidden));
   EXPECT_THAT(files, ElementsAre("self_attn.v_proj.lora_B.weight", "self_attn.v_proj.lora_A.weight",
                                  "mlp.down_proj.lora_A.weight", "mlp.down_proj.lora_B.weight"));
-  const int64_t adapters = 2 * (shape.kv_width() + shape.ffn_hidden + 2 * shape.hidden);
-  EXPECT_EQ(table.trained_size(), shape.layers * adapters);
-  EXPECT_EQ(parameter_count(shape), parameter_count(test_shape(2)) + shape.layers * adapters);
-  EXPECT_EQ(untuned(shape), test_shape(2));
+  const int64_t adapters = 2 * (outline.kv_width() + outline.ffn_hidden + 2 * outline.hidden);
+  EXPECT_EQ(table.trained_size(), outline.layers * adapters);
+  EXPECT_EQ(parameter_count(outline), parameter_count(test_outline(2)) + outline.layers * adapters);
+  EXPECT_EQ(untuned(outline), test_outline(2));
   const TokenWork work = table.program.kind_at(1).work();
   EXPECT_EQ(work.trained, adapters);
-  EXPECT_EQ(work.products - adapters, Program(test_shape(2)).kind_at(1).work().products);
+  EXPECT_EQ(work.products - adapters, Program(test_outline(2)).kind_at(1).work().products);
 }
 
 TEST(Adapt, KnowsAllLinearModulesAndRefusesOthers) {
-  Shape shape = test_shape(2);
-  adapt(shape, {.rank = 1, .alpha = 1, .targets = {"all-linear"}});
-  EXPECT_THAT(shape.lora.targets,
+  Outline outline = test_outline(2);
+  adapt(outline, {.rank = 1, .alpha = 1, .targets = {"all-linear"}});
+  EXPECT_THAT(outline.lora.targets,
               ElementsAre("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"));
-  Shape other = test_shape(2);
+  Outline other = test_outline(2);
   EXPECT_THROW(adapt(other, {.rank = 1, .alpha = 1, .targets = {"q_prj"}}), base::InputError);
 }
 
 // transformers' classes stack experts in one parameter, which PEFT's all-linear doesn't name either.
 TEST(Adapt, TargetsMayHaveARankAndAnAlphaOfTheirOwn) {
-  Shape shape = test_shape(2);
-  adapt(shape, {.rank = 2, .alpha = 4, .targets = {"all-linear", "v_proj:3:1.5", "o_proj"}});
+  Outline outline = test_outline(2);
+  adapt(outline, {.rank = 2, .alpha = 4, .targets = {"all-linear", "v_proj:3:1.5", "o_proj"}});
   std::map<std::string, std::pair<int64_t, double>> by_module;
-  const ParameterTable table = parameter_table(shape);
+  const ParameterTable table = parameter_table(outline);
   for (const Bucket& bucket : table.buckets) {
     for (const Parameter& parameter : bucket.parameters) {
       if (parameter.factor != Factor::kLeft) continue;
       const std::string path = parameter.tensors.front().substr(0, parameter.tensors.front().find(".lora_"));
       by_module[path.substr(path.rfind('.') + 1)] = {parameter.columns,
-                                                     adapter_factor(shape.lora, parameter)};
+                                                     adapter_factor(outline.lora, parameter)};
     }
   }
   EXPECT_EQ(by_module.at("v_proj"), (std::pair<int64_t, double>{3, 0.5}));
   EXPECT_EQ(by_module.at("o_proj"), (std::pair<int64_t, double>{2, 2.0}));
   EXPECT_EQ(by_module.at("q_proj"), (std::pair<int64_t, double>{2, 2.0}));
-  EXPECT_EQ(std::ranges::count(shape.lora.targets, "v_proj"), 0);
-  Shape read = test_shape(2);
-  read_tuning(tuning_to_json(shape), "manifest", read);
-  EXPECT_EQ(read, shape);
+  EXPECT_EQ(std::ranges::count(outline.lora.targets, "v_proj"), 0);
+  Outline read = test_outline(2);
+  read_tuning(tuning_to_json(outline), "manifest", read);
+  EXPECT_EQ(read, outline);
   const auto fault = [](std::vector<std::string> targets) {
-    Shape other = test_shape(2);
+    Outline other = test_outline(2);
     try {
       adapt(other, {.rank = 2, .alpha = 4, .targets = std::move(targets)});
     } catch (const base::InputError& error) {
@@ -151,20 +151,20 @@ TEST(Adapt, TargetsMayHaveARankAndAnAlphaOfTheirOwn) {
 }
 
 TEST(Adapt, AllLinearLeavesExpertsAsTheyAre) {
-  Shape shape = test_shape(2);
-  shape.experts = {.count = 4, .per_token = 2, .hidden = 16};
-  shape.block_types = {{}, {.experts = true}};
-  const int64_t before = parameter_count(shape);
-  Shape adapted = shape;
+  Outline outline = test_outline(2);
+  outline.experts = {.count = 4, .per_token = 2, .hidden = 16};
+  outline.block_types = {{}, {.experts = true}};
+  const int64_t before = parameter_count(outline);
+  Outline adapted = outline;
   adapt(adapted, {.rank = 2, .alpha = 4, .targets = {"all-linear"}});
   EXPECT_GT(parameter_count(adapted), before);
   const ParameterTable table = parameter_table(adapted);
   for (const Parameter& parameter : table.layer(1).parameters)
     EXPECT_TRUE(parameter.factor == Factor::kNone || !parameter.role.starts_with("experts"))
         << parameter.name;
-  shape.block_types.clear();
+  outline.block_types.clear();
   try {
-    adapt(shape, {.rank = 2, .alpha = 4, .targets = {"q_proj", "up_proj"}});
+    adapt(outline, {.rank = 2, .alpha = 4, .targets = {"q_proj", "up_proj"}});
     ADD_FAILURE() << "adapters of experts";
   } catch (const base::InputError& error) {
     EXPECT_THAT(error.what(),
@@ -173,18 +173,18 @@ TEST(Adapt, AllLinearLeavesExpertsAsTheyAre) {
   }
 }
 
-Shape experts_beside_an_mlp() {
-  Shape shape = test_shape(2);
-  shape.experts = {.count = 4, .per_token = 2, .hidden = 6};
-  shape.block_types = {{}, {.experts = true}};
-  return shape;
+Outline experts_beside_an_mlp() {
+  Outline outline = test_outline(2);
+  outline.experts = {.count = 4, .per_token = 2, .hidden = 6};
+  outline.block_types = {{}, {.experts = true}};
+  return outline;
 }
 
 // Each expert has its own factors, which are held with the expert.
 TEST(Adapt, ExpertsAreNamedByTheParametersThatStackThem) {
-  Shape shape = experts_beside_an_mlp();
-  adapt(shape, {.rank = 2, .alpha = 4, .targets = {"experts.gate_up_proj", "mlp.experts.down_proj"}});
-  const ParameterTable table = parameter_table(shape);
+  Outline outline = experts_beside_an_mlp();
+  adapt(outline, {.rank = 2, .alpha = 4, .targets = {"experts.gate_up_proj", "mlp.experts.down_proj"}});
+  const ParameterTable table = parameter_table(outline);
   const Bucket& bucket = table.layer(1);
   EXPECT_TRUE(bucket.trained && bucket.of_experts);
   std::map<std::string, HuggingFaceTensor> files;
@@ -196,17 +196,18 @@ TEST(Adapt, ExpertsAreNamedByTheParametersThatStackThem) {
   }
   const std::string experts = "model.layers.1.mlp.experts.";
   ASSERT_EQ(files.size(), 4U);
-  EXPECT_EQ(files.at(experts + "gate_up_proj.lora_A.weight").shape, (std::vector<int64_t>{8, shape.hidden}));
+  EXPECT_EQ(files.at(experts + "gate_up_proj.lora_A.weight").shape,
+            (std::vector<int64_t>{8, outline.hidden}));
   EXPECT_EQ(files.at(experts + "gate_up_proj.lora_B.weight").shape, (std::vector<int64_t>{12, 8}));
   EXPECT_EQ(files.at(experts + "down_proj.lora_A.weight").shape, (std::vector<int64_t>{8, 6}));
-  EXPECT_EQ(files.at(experts + "down_proj.lora_B.weight").shape, (std::vector<int64_t>{shape.hidden, 8}));
+  EXPECT_EQ(files.at(experts + "down_proj.lora_B.weight").shape, (std::vector<int64_t>{outline.hidden, 8}));
 }
 
 // Order of elements in PEFT's files: a is [expert, rank, in], b is [out, rank, expert].
 TEST(Adapt, FactorsOfExpertsStandInFilesAsPeftStacksThem) {
-  Shape shape = experts_beside_an_mlp();
-  adapt(shape, {.rank = 2, .alpha = 4, .targets = {"experts.gate_up_proj", "experts.down_proj"}});
-  const ParameterTable table = parameter_table(shape);
+  Outline outline = experts_beside_an_mlp();
+  adapt(outline, {.rank = 2, .alpha = 4, .targets = {"experts.gate_up_proj", "experts.down_proj"}});
+  const ParameterTable table = parameter_table(outline);
   for (const Parameter& parameter : table.layer(1).parameters) {
     const HuggingFaceTensor tensor = hugging_face_tensors(table.layer(1), parameter).front();
     const bool a = parameter.start == Start::kAdapter, left = parameter.factor == Factor::kLeft;
@@ -226,10 +227,10 @@ TEST(Adapt, FactorsOfExpertsStandInFilesAsPeftStacksThem) {
 
 // The MLP's down_proj is not an expert's.
 TEST(Adapt, ModulesOfOtherLayersAreNotExperts) {
-  Shape shape = experts_beside_an_mlp();
-  adapt(shape, {.rank = 2, .alpha = 4, .targets = {"down_proj"}});
+  Outline outline = experts_beside_an_mlp();
+  adapt(outline, {.rank = 2, .alpha = 4, .targets = {"down_proj"}});
   int64_t trained = 0;
-  for (const Bucket& bucket : parameter_table(shape).buckets) {
+  for (const Bucket& bucket : parameter_table(outline).buckets) {
     if (!bucket.trained) continue;
     ++trained;
     EXPECT_EQ(bucket.layer, 0);
@@ -238,9 +239,9 @@ TEST(Adapt, ModulesOfOtherLayersAreNotExperts) {
 }
 
 TEST(Adapt, RefusesARankAboveTheMatrix) {
-  Shape shape = experts_beside_an_mlp();
+  Outline outline = experts_beside_an_mlp();
   try {
-    adapt(shape, {.rank = 7, .alpha = 4, .targets = {"experts.down_proj"}});
+    adapt(outline, {.rank = 7, .alpha = 4, .targets = {"experts.down_proj"}});
     ADD_FAILURE() << "a rank above the matrix";
   } catch (const base::InputError& error) {
     EXPECT_THAT(error.what(), HasSubstr("lora.rank is 7, above the rank of mlp.experts.down_proj"));
@@ -258,16 +259,16 @@ TEST(Tuning, RefusalsNameSomething) {
     }
     return "nothing was refused";
   };
-  Shape shape = test_shape(2);
-  shape.experts = {.count = 64, .per_token = 2, .hidden = 16};
-  shape.block_types.clear();
+  Outline outline = test_outline(2);
+  outline.experts = {.count = 64, .per_token = 2, .hidden = 16};
+  outline.block_types.clear();
   const std::string frozen =
-      message([&] { freeze(shape, {"model.layers.0.mlp.experts.3.gate_proj.weight"}); });
+      message([&] { freeze(outline, {"model.layers.0.mlp.experts.3.gate_proj.weight"}); });
   EXPECT_THAT(frozen, HasSubstr("model.layers.0.mlp.experts.3.gate_proj.weight"));
   EXPECT_THAT(frozen, HasSubstr("tensors, as 'model.layers.0.mlp.experts' does"));
   EXPECT_LT(frozen.size(), 500);
   for (const std::vector<std::string>& targets : {std::vector<std::string>{"up_proj"}, {"y_proj"}, {}}) {
-    const std::string refused = message([&] { adapt(shape, {.rank = 2, .alpha = 4, .targets = targets}); });
+    const std::string refused = message([&] { adapt(outline, {.rank = 2, .alpha = 4, .targets = targets}); });
     EXPECT_THAT(refused, HasSubstr(targets == std::vector<std::string>{"up_proj"} ? "experts.gate_up_proj"
                                                                                   : "q_proj"));
     EXPECT_FALSE(refused.ends_with(" ")) << refused;
@@ -275,37 +276,37 @@ TEST(Tuning, RefusalsNameSomething) {
 }
 
 TEST(Tuning, ReadsBackFromJson) {
-  Shape shape = test_shape(2);
-  EXPECT_TRUE(tuning_to_json(shape).is_null());
-  adapt(shape, {.rank = 2, .alpha = 4, .targets = {"q_proj"}});
-  freeze(shape, {"model.layers.0.self_attn.q_proj"});
-  Shape read = test_shape(2);
-  read_tuning(tuning_to_json(shape), "file", read);
-  EXPECT_EQ(read, shape);
+  Outline outline = test_outline(2);
+  EXPECT_TRUE(tuning_to_json(outline).is_null());
+  adapt(outline, {.rank = 2, .alpha = 4, .targets = {"q_proj"}});
+  freeze(outline, {"model.layers.0.self_attn.q_proj"});
+  Outline read = test_outline(2);
+  read_tuning(tuning_to_json(outline), "file", read);
+  EXPECT_EQ(read, outline);
 }
 
 // gpt-oss' files name a stack of experts like the module that holds its adapters.
 TEST(Tuning, AdaptersOfStacksAreStillTrainedWhenReadBack) {
-  Shape plain = test_shape(2);
+  Outline plain = test_outline(2);
   plain.family = "gpt_oss";
   plain.experts = {.count = 4, .per_token = 2, .hidden = 6};
-  Shape shape = plain;
-  adapt(shape, {.rank = 2, .alpha = 4, .targets = {"experts.down_proj"}});
-  read_tuning(tuning_to_json(shape), "file", plain);
-  EXPECT_EQ(plain, shape);
+  Outline outline = plain;
+  adapt(outline, {.rank = 2, .alpha = 4, .targets = {"experts.down_proj"}});
+  read_tuning(tuning_to_json(outline), "file", plain);
+  EXPECT_EQ(plain, outline);
 }
 
 TEST(Tuning, WhatIsRememberedIsInCheckpointsAlone) {
-  Shape shape = test_shape(2);
-  shape.experts = {.count = 4, .per_token = 2, .hidden = 8};
-  const Shape plain = shape;
-  remember_loads(shape);
-  freeze(shape, {"*.embed_tokens"});
-  EXPECT_EQ(untuned(shape), plain);
-  Shape again = plain;
-  read_tuning(tuning_to_json(shape), "test", again);
-  EXPECT_EQ(again, shape);
-  for (const Bucket& bucket : parameter_table(shape).buckets) {
+  Outline outline = test_outline(2);
+  outline.experts = {.count = 4, .per_token = 2, .hidden = 8};
+  const Outline plain = outline;
+  remember_loads(outline);
+  freeze(outline, {"*.embed_tokens"});
+  EXPECT_EQ(untuned(outline), plain);
+  Outline again = plain;
+  read_tuning(tuning_to_json(outline), "test", again);
+  EXPECT_EQ(again, outline);
+  for (const Bucket& bucket : parameter_table(outline).buckets) {
     if (const Parameter* loads = find_parameter(bucket, "router_loads")) {
       EXPECT_TRUE(loads->trained);
       EXPECT_FALSE(loads->is_published());
@@ -314,10 +315,10 @@ TEST(Tuning, WhatIsRememberedIsInCheckpointsAlone) {
 }
 
 TEST(ParameterGroupRuns, AreOfTheFirstGroupThatMatches) {
-  Shape shape = test_shape(2);
-  freeze(shape, {"model.embed_tokens"});
+  Outline outline = test_outline(2);
+  freeze(outline, {"model.embed_tokens"});
   const ParameterGroupRuns runs =
-      parameter_group_runs(parameter_table(shape), {{"*.k_proj.weight"}, {"model.layers.0.self_attn"}});
+      parameter_group_runs(parameter_table(outline), {{"*.k_proj.weight"}, {"model.layers.0.self_attn"}});
   EXPECT_TRUE(runs[0].empty());
   std::vector<int> groups;
   for (const ParameterGroupRun& run : runs[1]) groups.push_back(run.group);

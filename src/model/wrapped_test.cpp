@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "model/config_json.h"
 #include "model/hugging_face.h"
+#include "model/outline.h"
 
 namespace sluice::model {
 namespace {
@@ -81,12 +82,12 @@ Json whole_of(const Wrapper& wrapper, bool tied) {
 TEST(Wrapped, TextOfEveryKindIsALanguageModel) {
   for (const Wrapper& wrapper : wrappers()) {
     for (const bool tied : {false, true}) {
-      const Shape shape = shape_from_hugging_face(whole_of(wrapper, tied), "config.json");
-      EXPECT_EQ(shape.tie_embeddings, tied) << wrapper.model_type << ": the whole model's key counts";
-      EXPECT_EQ(shape.layers, 3) << wrapper.model_type;
-      EXPECT_EQ(config_json(shape).at("model_type"), std::string(wrapper.family));
+      const Outline outline = outline_from_hugging_face(whole_of(wrapper, tied), "config.json");
+      EXPECT_EQ(outline.tie_embeddings, tied) << wrapper.model_type << ": the whole model's key counts";
+      EXPECT_EQ(outline.layers, 3) << wrapper.model_type;
+      EXPECT_EQ(config_json(outline).at("model_type"), std::string(wrapper.family));
       Json alone = language_config(whole_of(wrapper, tied), "config.json");
-      EXPECT_EQ(shape_from_hugging_face(alone, "config.json"), shape) << wrapper.model_type;
+      EXPECT_EQ(outline_from_hugging_face(alone, "config.json"), outline) << wrapper.model_type;
     }
   }
 }
@@ -102,14 +103,14 @@ TEST(Wrapped, WhatIsAbsentIsAsTransformersHasIt) {
                    {"rope_scaling", {{"factor", 8.0}, {"rope_type", "linear"}}},
                    {"sliding_window", 1024}}},
                  {"vision_config", {{"model_type", "siglip_vision_model"}}}};
-  const Shape shape = shape_from_hugging_face(config, "config.json");
-  EXPECT_EQ(shape.vocab, 262208);
-  EXPECT_EQ(shape.heads, 8);
-  EXPECT_EQ(shape.kv_heads, 4);
-  EXPECT_EQ(shape.head_dim, 256);
-  EXPECT_TRUE(shape.tie_embeddings);
-  EXPECT_EQ(shape.rope.factor, 8.0);
-  EXPECT_EQ(shape.window_rope->theta, 10000.0);
+  const Outline outline = outline_from_hugging_face(config, "config.json");
+  EXPECT_EQ(outline.vocab, 262208);
+  EXPECT_EQ(outline.heads, 8);
+  EXPECT_EQ(outline.kv_heads, 4);
+  EXPECT_EQ(outline.head_dim, 256);
+  EXPECT_TRUE(outline.tie_embeddings);
+  EXPECT_EQ(outline.rope.factor, 8.0);
+  EXPECT_EQ(outline.window_rope->theta, 10000.0);
 }
 
 TEST(Wrapped, OneKindMayHaveSeveralTexts) {
@@ -118,15 +119,15 @@ TEST(Wrapped, OneKindMayHaveSeveralTexts) {
                                               {"factor", 6.0},
                                               {"original_max_position_embeddings", 16},
                                               {"llama_4_scaling_beta", 0.1}};
-  const Shape shape = shape_from_hugging_face(config, "config.json");
-  EXPECT_EQ(shape.family, "ministral3");
-  EXPECT_EQ(config_json(shape).at("model_type"), "ministral3");
+  const Outline outline = outline_from_hugging_face(config, "config.json");
+  EXPECT_EQ(outline.family, "ministral3");
+  EXPECT_EQ(config_json(outline).at("model_type"), "ministral3");
   config["text_config"] = text_of("mistral");
-  EXPECT_EQ(shape_from_hugging_face(config, "config.json").family, "mistral");
+  EXPECT_EQ(outline_from_hugging_face(config, "config.json").family, "mistral");
   config["text_config"].erase("model_type");
-  EXPECT_EQ(shape_from_hugging_face(config, "config.json").family, "mistral");
+  EXPECT_EQ(outline_from_hugging_face(config, "config.json").family, "mistral");
   config["text_config"]["model_type"] = "llama";
-  EXPECT_THAT(message_of<InputError>([&] { shape_from_hugging_face(config, "config.json"); }),
+  EXPECT_THAT(message_of<InputError>([&] { outline_from_hugging_face(config, "config.json"); }),
               AllOf(HasSubstr("model_type is \"llama\""), HasSubstr("mistral or ministral3 or mistral4")));
 }
 
@@ -134,7 +135,7 @@ TEST(Wrapped, OthersAreNamed) {
   const auto fault = [](const char* key, const Json& value) {
     Json config = whole_of(wrappers().front(), false);
     config[key] = value;
-    return message_of<InputError>([&] { shape_from_hugging_face(config, "config.json"); });
+    return message_of<InputError>([&] { outline_from_hugging_face(config, "config.json"); });
   };
   EXPECT_THAT(fault("model_type", "llava"),
               AllOf(HasSubstr("model_type \"llava\""), HasSubstr("text_config")));
@@ -155,10 +156,10 @@ TEST(Positions, GrowWithoutChangingTheModel) {
                    {"max_position_embeddings", 128}};
     config.update(more);
     config[config.contains("rope_parameters") ? "rope_parameters" : "rope_scaling"] = std::move(rope);
-    const Shape shape = shape_from_hugging_face(config, "config.json");
-    EXPECT_TRUE(set_positions(config, shape, 4096));
+    const Outline outline = outline_from_hugging_face(config, "config.json");
+    EXPECT_TRUE(set_positions(config, outline, 4096));
     EXPECT_EQ(config.at("max_position_embeddings"), 4096);
-    EXPECT_EQ(shape_from_hugging_face(config, "config.json"), shape);
+    EXPECT_EQ(outline_from_hugging_face(config, "config.json"), outline);
     return config;
   };
   EXPECT_EQ(
@@ -176,8 +177,8 @@ TEST(Positions, GrowWithoutChangingTheModel) {
 
 TEST(Positions, OfAMultimodalModelAreItsTexts) {
   Json config = whole_of(wrappers().front(), false);
-  const Shape shape = shape_from_hugging_face(config, "config.json");
-  EXPECT_TRUE(set_positions(config, shape, 512));
+  const Outline outline = outline_from_hugging_face(config, "config.json");
+  EXPECT_TRUE(set_positions(config, outline, 512));
   EXPECT_EQ(config.at("text_config").at("max_position_embeddings"), 512);
   EXPECT_FALSE(config.contains("max_position_embeddings"));
 }

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "cost/analytic.h"
 #include "cost/exchange.h"
+#include "model/outline.h"
 #include "plan/planner.h"
 #include "plan/precision.h"
 #include "schedule/pipeline_schedule.h"
@@ -20,7 +21,7 @@ cost::CostModel cost_of(const std::string& model, const std::string& preset) {
   const strategy::Cluster cluster = strategy::cluster_preset(preset, kRanks / 8);
   const cost::AnalyticMemory memory{.device_bytes = int64_t{600} << 30, .element_bytes = 2};
   const std::vector<int> degrees = {1, 2};
-  return cost::CostModel(cost::analytic_options(model::named_shape(model), cost::rates_of(cluster), memory,
+  return cost::CostModel(cost::analytic_options(model::named_outline(model), cost::rates_of(cluster), memory,
                                                 degrees, cluster.gpus_per_node));
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/rng.h"
+#include "model/test_outline.h"
 #include "plan/bound.h"
 #include "plan/pack.h"
 #include "plan/planner.h"
@@ -145,7 +146,7 @@ cost::CostModel slow_links(base::Rng& rng) {
                           .inter_node = {.bytes_per_ns = bytes_per_ns, .latency_ns = 10e3}};
   const std::vector<int> degrees = {1};
   return cost::CostModel(
-      cost::analytic_options(model::test_shape(), rates, {.device_bytes = 128'000'000}, degrees, 2));
+      cost::analytic_options(model::test_outline(), rates, {.device_bytes = 128'000'000}, degrees, 2));
 }
 
 // Sequences one after the other join a micro-batch that is there or begin one, on any run of lanes that holds

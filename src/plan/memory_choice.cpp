@@ -147,7 +147,7 @@ std::vector<Scheme> roomy_schemes(const cost::CostModel& cost, int world_size, i
         scheme.ep = 1;
         schemes.push_back(scheme);
         scheme.ep = scheme.fsdp;
-        if (model::experts_fault(cost.options().shape, scheme.ep).empty()) schemes.push_back(scheme);
+        if (model::experts_fault(cost.options().model, scheme.ep).empty()) schemes.push_back(scheme);
       }
     }
   }

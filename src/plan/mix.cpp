@@ -50,7 +50,7 @@ void add_expert_lanes(const SchemeCost& gathering, int world_size, const SchemeL
   Scheme scheme = gathering.scheme();
   for (scheme.ep = 2; scheme.ep <= scheme.fsdp; scheme.ep *= 2) {
     const bool divides =
-        scheme.fsdp % scheme.ep == 0 && model::experts_fault(cost.options().shape, scheme.ep).empty();
+        scheme.fsdp % scheme.ep == 0 && model::experts_fault(cost.options().model, scheme.ep).empty();
     if (!divides) continue;
     SchemeCost known(scheme, cost, world_size);
     if (known.max_len_tokens() == 0) continue;

@@ -27,7 +27,7 @@ void check_candidate(const Strategy& candidate, const PlannerOptions& options, c
   strategy::validate(candidate, options.world_size);
   for (const Pipeline& pipeline : candidate.pipelines) {
     const strategy::Scheme& scheme = pipeline.scheme;
-    const std::string fault = model::cut_fault(cost.options().shape, scheme.tp, scheme.pp, scheme.ep);
+    const std::string fault = model::cut_fault(cost.options().model, scheme.tp, scheme.pp, scheme.ep);
     if (!fault.empty()) throw InputError(text(name, to_text(scheme), ": ", fault));
     if (scheme.fsdp > 1 && !options.method->plans_fsdp()) {
       throw InputError(text(name, "this method knows nothing of lanes that share parameters: leave the ",

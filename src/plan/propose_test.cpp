@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "cost/memory_cost.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 #include "plan/mix.h"
 #include "plan/planner.h"
 #include "plan/test_models.h"
@@ -207,13 +207,13 @@ TEST(Proposal, WithoutBatchesStillHoldsTheContext) {
 
 // Covers models whose lanes must divide experts because they cannot gather them, and others.
 TEST(Proposal, LooksAtNoSchemeTwice) {
-  model::Shape shape = model::test_shape();
-  shape.experts = {.count = 16, .per_token = 2, .hidden = 2048};
+  model::Outline outline = model::test_outline();
+  outline.experts = {.count = 16, .per_token = 2, .hidden = 2048};
   const std::vector<int> degrees = {1, 2};
   bool gathers = false, divides_alone = false;
   for (int64_t megabytes = 40; megabytes <= 2560; megabytes += megabytes / 16) {
     const cost::CostModel cost(
-        cost::analytic_options(shape, {}, {.device_bytes = megabytes * 1'000'000}, degrees, 8));
+        cost::analytic_options(outline, {}, {.device_bytes = megabytes * 1'000'000}, degrees, 8));
     const std::vector<SchemeCost> schemes =
         schemes_to_search(cost, 16, {.max_cp = 16, .max_fsdp = 16, .tokens_a_rank = 500});
     for (size_t i = 0; i < schemes.size(); ++i) {

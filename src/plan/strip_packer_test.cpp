@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/rng.h"
+#include "model/outline.h"
 #include "plan/pack.h"
 #include "plan/test_models.h"
 #include "schedule/pipeline_schedule.h"
@@ -45,13 +46,13 @@ cost::CostModel cost_on_nodes() {
                           .collective = {.bytes_per_ns = 160, .latency_ns = 5e3},
                           .intra_node = {.bytes_per_ns = 160, .latency_ns = 5e3},
                           .inter_node = {.bytes_per_ns = 25, .latency_ns = 10e3}};
-  const model::Shape shape{.layers = 40,
-                           .hidden = 5120,
-                           .heads = 40,
-                           .kv_heads = 40,
-                           .head_dim = 128,
-                           .ffn_hidden = 13'824,
-                           .vocab = 32'000};
+  const model::Outline shape{.layers = 40,
+                             .hidden = 5120,
+                             .heads = 40,
+                             .kv_heads = 40,
+                             .head_dim = 128,
+                             .ffn_hidden = 13'824,
+                             .vocab = 32'000};
   const std::vector<int> degrees = {1};
   return cost::CostModel(cost::analytic_options(
       shape, rates, {.device_bytes = int64_t{70} << 30, .element_bytes = 2}, degrees, 8));

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cost/analytic.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 
 namespace sluice::plan {
 
@@ -12,7 +12,7 @@ namespace sluice::plan {
 inline cost::CostModel test_cost(int64_t device_bytes = 128'000'000, int64_t layers = 4) {
   const std::vector<int> degrees = {1, 2, 4};
   cost::CostModel::Options options =
-      cost::analytic_options(model::test_shape(layers), {}, {.device_bytes = device_bytes}, degrees, 8);
+      cost::analytic_options(model::test_outline(layers), {}, {.device_bytes = device_bytes}, degrees, 8);
   // A fixed figure keeps the schemes' capacities, and with them every
   // test's batches, as they are when formulas of memory are refined.
   options.memory.transient_bytes_per_token = 7424;

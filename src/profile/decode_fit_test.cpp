@@ -4,7 +4,7 @@
 
 #include "cost/quadratic.h"
 #include "cost/test_model.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 
 namespace sluice::profile {
 namespace {
@@ -24,7 +24,7 @@ TEST(DecodeShapes, StayWithinTheLongestText) {
 
 // The fit recovers known costs of engine steps although one repetition in four is disturbed.
 TEST(DecodeFit, FindsWhatPassesTake) {
-  const model::Program program(model::test_shape_of_8_heads());
+  const model::Program program(model::test_outline_of_8_heads());
   const DecodeShapes shapes(2048, 4096);
   const double key = 3.5, pair = 0.25;
   const auto of_rows = [](int64_t rows) { return 1000.0 + 20.0 * static_cast<double>(rows); };

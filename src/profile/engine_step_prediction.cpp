@@ -30,11 +30,10 @@ int most_blocks(const generate::ModelShard& model) {
 
 cost::CostModel measured(const generate::ModelShard& model, const strategy::Scheme& scheme,
                          const generate::Sampling& sampling) {
-  const model::Shape& shape = model.context.shape;
   const comm::DType dtype = runtime::dtype_of(model.like.dtype().toScalarType());
-  cost::CostModel::Options options =
-      cost::analytic_options(shape, {}, {.element_bytes = comm::size_of(dtype)}, {{scheme.tp}}, 1);
-  std::vector<cost::DecodeCost> decoding = probe_decoding({.shape = shape,
+  cost::CostModel::Options options = cost::analytic_options(
+      model.context.model, {}, {.element_bytes = comm::size_of(dtype)}, {{scheme.tp}}, 1);
+  std::vector<cost::DecodeCost> decoding = probe_decoding({.model = model.context.model,
                                                            .dtype = dtype,
                                                            .device = model.like.device(),
                                                            .longest_tokens = kLongestText,

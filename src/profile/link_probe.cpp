@@ -45,8 +45,8 @@ strategy::Strategy flat_strategy(int tp, int world_size) {
   return strategy;
 }
 
-model::ParameterTable two_layers(const model::Shape& shape) {
-  return model::parameter_table(model::short_shape(model::untuned(shape)));
+model::ParameterTable two_layers(const model::Model& model) {
+  return model::parameter_table(model::short_model(model::untuned(model)));
 }
 
 // A plain exchange with all peers on one level: equal bytes to each of them.
@@ -97,7 +97,7 @@ class LinkProbe {
         ranks_(transport, options.name + "-links", options.device),
         inter_(transport.communicator(options.name + "-inter", all_ranks(transport))),
         intra_(transport.communicator(options.name + "-intra", all_ranks(transport))),
-        table_(two_layers(options.shape)),
+        table_(two_layers(options.model)),
         plan_(graph::link_plan(table_, flat_strategy(options.tp, transport.world_size()),
                                {transport.world_size(), options.topology})),
         store_(table_, {.rank = transport.rank(),

@@ -10,12 +10,12 @@
 #include "base/moment_format.h"
 #include "comm/transport.h"
 #include "cost/cost_model.h"
-#include "model/shape.h"
+#include "model/model.h"
 
 namespace sluice::profile {
 
 struct LinkProbeOptions {
-  model::Shape shape;
+  model::Model model;
   comm::DType dtype = comm::DType::kFloat32;
   c10::Device device = c10::kCPU;
   int tp = 1;  // TP degree of the layout that pulls parameters

@@ -68,7 +68,7 @@ void time_decoding(const StageProbe& stage, const DecodeShapes& shapes, DecodeTi
 class DegreeProbe {
  public:
   DegreeProbe(const ProbeOptions& options, int tp, base::GemmFormat narrow, comm::Transport& transport)
-      : shape_(options.shape),
+      : model_(options.model),
         lengths_(lengths_of(options)),
         times_(lengths_.size()),
         device_(options.device),
@@ -81,7 +81,7 @@ class DegreeProbe {
       group_ = transport.communicator(name, block);
     }
     StageProbe::Options stage;
-    stage.shape = options.shape;
+    stage.model = options.model;
     stage.dtype = options.precision.compute;
     stage.device = options.device;
     stage.longest_tokens = longest_tokens(lengths_);
@@ -103,7 +103,7 @@ class DegreeProbe {
     for (int64_t i = 0; i < std::clamp<int64_t>(repetitions, kLeastRepetitions, kMostRepetitions); ++i) {
       run_all();
     }
-    return stage_ == nullptr ? FittedTimes{} : fit_times(lengths_, times_, model::Program(shape_));
+    return stage_ == nullptr ? FittedTimes{} : fit_times(lengths_, times_, model::Program(model_));
   }
 
   // Collective over all ranks. Returns costs by kind; empty on a leftover rank.
@@ -122,7 +122,7 @@ class DegreeProbe {
     for (int64_t i = 0; i < std::clamp<int64_t>(repetitions, kLeastRepetitions, kMostRepetitions); ++i)
       run_all();
     if (stage_ == nullptr) return {};
-    return fit_decoding(shapes, times, model::Program(shape_));
+    return fit_decoding(shapes, times, model::Program(model_));
   }
 
   // Activation bytes by kind.
@@ -137,7 +137,7 @@ class DegreeProbe {
     }
   }
 
-  model::Shape shape_;
+  model::Model model_;
   std::vector<std::vector<int64_t>> lengths_;
   std::vector<std::vector<StageTimes>> times_;
   c10::Device device_;
@@ -150,7 +150,7 @@ class DegreeProbe {
 void check(const ProbeOptions& options, int world_size) {
   SLUICE_ASSERT(!options.tp_degrees.empty(), "a probe of no TP degree");
   for (const int tp : options.tp_degrees) {
-    const std::string fault = model::tp_fault(options.shape, tp);
+    const std::string fault = model::tp_fault(options.model, tp);
     if (!fault.empty()) throw base::InputError(base::text("[profile] ", fault));
     if (tp < 1 || tp > world_size) {
       throw base::InputError(base::text("[profile] tp ", tp, " needs as many ranks, there are ", world_size,
@@ -176,7 +176,7 @@ struct Measured {
 Measured measure(const ProbeOptions& options, Ranks& ranks, comm::Transport& transport) {
   std::map<int, std::vector<KindFit>> fits_by_tp;
   cost::CostModel::Options model = cost::analytic_options(
-      options.shape, cost::Rates{}, analytic_memory(options), options.tp_degrees, options.topology);
+      options.model, cost::Rates{}, analytic_memory(options), options.tp_degrees, options.topology);
   const bool narrows = options.low_precision != base::GemmFormat::kAsComputed;
   const int64_t probes = 1 + (options.decodes ? 1 : 0) + (narrows ? 1 : 0);
   const int64_t shares = static_cast<int64_t>(options.tp_degrees.size()) * probes + 1;
@@ -201,7 +201,7 @@ Measured measure(const ProbeOptions& options, Ranks& ranks, comm::Transport& tra
       model.kinds_by_tp[tp][kind].decode = std::move(decoding[kind]);
   }
   LinkProbeOptions links;
-  links.shape = options.shape;
+  links.model = options.model;
   links.name = options.name;
   links.dtype = options.precision.compute;
   links.device = options.device;
@@ -229,7 +229,7 @@ std::vector<cost::DecodeCost> probe_decoding(const StageProbe::Options& options,
   time_decoding(stage, shapes, times);  // warm-up
   for (auto& of_shape : times) of_shape.clear();
   for (int i = 0; i < kRepetitions; ++i) time_decoding(stage, shapes, times);
-  return fit_decoding(shapes, times, model::Program(options.shape));
+  return fit_decoding(shapes, times, model::Program(options.model));
 }
 
 std::vector<std::vector<int64_t>> probe_lengths(int64_t context_length) {

@@ -18,14 +18,14 @@
 #include "cost/analytic.h"
 #include "cost/calibration.h"
 #include "cost/fit.h"
-#include "model/shape.h"
+#include "model/model.h"
 #include "profile/stage_probe.h"
 #include "runtime/precision.h"
 
 namespace sluice::profile {
 
 struct ProbeOptions {
-  model::Shape shape;
+  model::Model model;
   runtime::Precision precision;
   c10::Device device = c10::kCPU;
   std::vector<int> tp_degrees{1};

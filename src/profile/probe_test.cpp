@@ -12,7 +12,7 @@
 #include "comm/fake.h"
 #include "cost/fit.h"
 #include "cost/memory_cost.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 #include "profile/link_probe.h"
 #include "profile/timing.h"
 
@@ -21,7 +21,7 @@ namespace {
 
 ProbeOptions quick(std::vector<int> tp_degrees) {
   ProbeOptions options;
-  options.shape = model::sliced_shape();
+  options.model = model::sliced_outline();
   options.tp_degrees = std::move(tp_degrees);
   options.context_length = 256;
   options.device_bytes = int64_t{1} << 30;
@@ -89,7 +89,7 @@ TEST(FitTimes, RecoversTheCoefficientsOfEachKind) {
   const auto lengths = probe_lengths(2048);
   std::vector<std::vector<StageTimes>> times;
   for (const auto& each : lengths) times.emplace_back(3, made_up(each));
-  const FittedTimes fitted = fit_times(lengths, times, model::Program(model::test_shape()));
+  const FittedTimes fitted = fit_times(lengths, times, model::Program(model::test_outline()));
   expect_near(fitted.kinds[1].forward, 2, 5'000, 40'000);
   expect_near(fitted.kinds[1].backward_input, 5, 7'000, 60'000);
   expect_near(fitted.kinds[1].backward_weight, 0, 3'000, 20'000);
@@ -105,7 +105,7 @@ TEST(FitTimes, ADisturbedRepetitionChangesNothing) {
     times.emplace_back(5, made_up(lengths[i]));
     times.back()[i] = scaled(made_up(lengths[i]), 7);
   }
-  expect_near(fit_times(lengths, times, model::Program(model::test_shape())).kinds[1].forward, 2, 5'000,
+  expect_near(fit_times(lengths, times, model::Program(model::test_outline())).kinds[1].forward, 2, 5'000,
               40'000);
 }
 
@@ -116,7 +116,7 @@ TEST(FitTimes, AMachineThatIsUsuallySlowerIsPredictedSlower) {
     times.emplace_back(5, scaled(made_up(each), 2));
     times.back()[1] = made_up(each);
   }
-  expect_near(fit_times(lengths, times, model::Program(model::test_shape())).kinds[1].forward, 4, 10'000,
+  expect_near(fit_times(lengths, times, model::Program(model::test_outline())).kinds[1].forward, 4, 10'000,
               80'000);
 }
 
@@ -131,7 +131,7 @@ TEST(FitTimes, RanksThatTakeTurnsArePredictedSlower) {
       all_ns += kind.forward_ns + kind.backward_input_ns + kind.backward_weight_ns;
     for (size_t r = 0; r < 6; ++r) times.back()[r][r % 3].forward_ns += all_ns;
   }
-  const FittedTimes fitted = fit_times(lengths, times, model::Program(model::test_shape()));
+  const FittedTimes fitted = fit_times(lengths, times, model::Program(model::test_outline()));
   EXPECT_NEAR(fitted.kinds[1].forward.of_sequences({{2048}}) / (2 * 2048.0 * 2048 + 5'000 * 2048 + 40'000), 2,
               0.1);
 }
@@ -139,7 +139,7 @@ TEST(FitTimes, RanksThatTakeTurnsArePredictedSlower) {
 TEST(FitTimes, TimesThatLookConstantStillGrow) {
   const auto lengths = probe_lengths(2048);
   const std::vector<std::vector<StageTimes>> times(lengths.size(), {made_up({100})});
-  const FittedTimes fitted = fit_times(lengths, times, model::Program(model::test_shape()));
+  const FittedTimes fitted = fit_times(lengths, times, model::Program(model::test_outline()));
   for (const cost::Quadratic& found : {fitted.kinds[1].forward, fitted.kinds[1].backward_input,
                                        fitted.kinds[1].backward_weight, fitted.kinds[2].forward}) {
     EXPECT_GT(found.of_sequences(std::vector<int64_t>{4096}), found.of_sequences(std::vector<int64_t>{64}));

@@ -41,9 +41,9 @@ struct StageProbe::Parts {
   std::vector<std::unique_ptr<layers::Operation>> operations;
 
   Parts(const Options& probe_options, const layers::TensorParallel& parallel) : options(probe_options) {
-    options.shape = model::short_shape(options.shape, options.most_blocks);
-    table = model::parameter_table(options.shape);
-    context = layers::layer_context(options.shape, parallel, options.longest_tokens, tensors(options.dtype));
+    options.model = model::short_model(options.model, options.most_blocks);
+    table = model::parameter_table(options.model);
+    context = layers::layer_context(options.model, parallel, options.longest_tokens, tensors(options.dtype));
     if (options.logits_chunk_bytes > 0) context.logits_chunk_bytes = options.logits_chunk_bytes;
     layers.resize(static_cast<size_t>(table.program.blocks().size()));
     std::iota(layers.begin(), layers.end(), 0);
@@ -98,11 +98,11 @@ struct StageProbe::Parts {
 namespace {
 
 layers::Flow random_flow(const std::vector<int64_t>& lengths, const layers::TensorParallel& parallel,
-                         const model::Shape& shape, c10::Device device) {
-  const int64_t vocab = shape.vocab;
+                         const model::Model& model, c10::Device device) {
+  const int64_t vocab = model.vocab();
   // Heads other than a vocabulary's use one row of a sequence, or all rows.
-  const bool numbers = shape.head.kind != model::HeadKind::kVocabulary;
-  const bool last_alone = numbers && shape.head.kind != model::HeadKind::kTokens;
+  const bool numbers = !model.has_vocabulary();
+  const bool last_alone = numbers && model.head().kind != model::HeadKind::kTokens;
   const auto target_of = [&](int64_t i, int64_t length) -> int64_t {
     if (numbers) return last_alone && i + 1 < length ? -1 : 0;
     return i + 1 < length ? (i + 1) * 7919 % vocab : -1;
@@ -110,7 +110,7 @@ layers::Flow random_flow(const std::vector<int64_t>& lengths, const layers::Tens
   std::vector<layers::PieceSpan> spans;
   for (const int64_t length : lengths) spans.push_back({length, 0});
   layers::Flow flow;
-  flow.layout = layers::row_layout(spans, parallel.tp, device, layers::reach_of(shape));
+  flow.layout = layers::row_layout(spans, parallel.tp, device, layers::reach_of(model));
   // Token ids are the same on all ranks of the group, as required; a stride spreads them over the vocabulary.
   std::vector<int64_t> ids, targets;
   for (const int64_t length : lengths) {
@@ -134,7 +134,7 @@ StageProbe::~StageProbe() = default;
 
 StageTimes StageProbe::run(const std::vector<int64_t>& lengths) {
   const Parts& p = *parts_;
-  layers::Flow flow = random_flow(lengths, p.context.parallel, p.options.shape, p.options.device);
+  layers::Flow flow = random_flow(lengths, p.context.parallel, p.options.model, p.options.device);
   std::vector<layers::StatePtr> saved(p.operations.size()), deferred(p.operations.size());
   const auto forward = [&](int64_t position) {
     saved[static_cast<size_t>(position)] = p.at(position).forward(flow, layers::Purpose::kTrain);
@@ -196,14 +196,14 @@ std::vector<double> StageProbe::decode(int64_t texts, int64_t before, int64_t ro
          .before = before > 0 ? std::vector<base::Interval>{{first, own}} : std::vector<base::Interval>{},
          .own = {{own, own + rows}},
          .slot = text});
-    for (int64_t row = 0; row < rows; ++row) ids.push_back((text + row) * 7919 % p.options.shape.vocab);
+    for (int64_t row = 0; row < rows; ++row) ids.push_back((text + row) * 7919 % p.options.model.vocab());
     last.push_back(static_cast<int64_t>(ids.size()) - 1);
   }
   std::vector<double> times(program.kinds().size());
   Stopwatch stopwatch(device);
   layers::Flow flow;
   flow.layout = layers::cached_row_layout(pieces, cache, p.context.parallel.tp, device,
-                                          layers::reach_of(p.options.shape));
+                                          layers::reach_of(p.options.model));
   flow.id_T = layers::row_values(ids, flow.layout, device);
   p.for_each_run([&](int64_t begin, int64_t end, size_t kind) {
     if (kind + 1 == times.size()) return;
@@ -231,7 +231,7 @@ std::vector<ActivationBytes> StageProbe::activation_bytes(int64_t tokens) {
   const Parts& p = *parts_;
   const auto per_token = [&](int64_t bytes) { return (bytes + tokens - 1) / tokens; };
   std::vector<ActivationBytes> result(p.table.program.kinds().size());
-  layers::Flow flow = random_flow({tokens}, p.context.parallel, p.options.shape, p.options.device);
+  layers::Flow flow = random_flow({tokens}, p.context.parallel, p.options.model, p.options.device);
   p.at(0).forward(flow, layers::Purpose::kTrain);
   const base::Interval blocks = p.table.program.blocks();
   for (int64_t position = blocks.begin; position < blocks.end; ++position) {

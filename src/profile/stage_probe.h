@@ -11,7 +11,7 @@
 #include "comm/transport.h"
 #include "generate/sampling.h"
 #include "layers/tensor_parallel.h"
-#include "model/shape.h"
+#include "model/model.h"
 
 namespace sluice::profile {
 
@@ -36,7 +36,7 @@ struct ActivationBytes {
 class StageProbe {
  public:
   struct Options {
-    model::Shape shape;
+    model::Model model;
     comm::DType dtype = comm::DType::kFloat32;
     c10::Device device = c10::kCPU;
     int64_t longest_tokens = 2048;   // longest micro-batch: length of the rotary tables

@@ -40,7 +40,7 @@ std::vector<ExplainedCompression> explain_compression(const strategy::StepPlan& 
   const int world_size = planner.options().world_size;
   if (world_size == 1) return {};
   const cost::CostModel& cost = planner.cost();
-  const model::ParameterTable table = model::parameter_table(cost.options().shape, cost.program());
+  const model::ParameterTable table = model::parameter_table(cost.options().model, cost.program());
   const auto step_ns = [&](const strategy::StepPlan& of, const cost::CostModel& by) {
     return graph::build(of, table, by, world_size, {.disabled_passes = {"verify"}}).makespan_ns;
   };

@@ -62,7 +62,7 @@ class Cuts {
   Cuts(const PipelinePlan& pipeline, const cost::CostModel& cost)
       : pipeline_(pipeline),
         cost_(cost),
-        heads_(model::most_head_lanes(cost.options().shape, pipeline.pipeline.scheme.tp)),
+        heads_(model::most_head_lanes(cost.options().model, pipeline.pipeline.scheme.tp)),
         lanes_of_node_(cost.options().topology.lanes_of_node(pipeline.pipeline.scheme.tp)) {}
 
   ExplainedCut explain(const strategy::PipelineMicroBatch& micro_batch) const {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "cost/analytic.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 
 namespace sluice::report {
 namespace {
@@ -92,7 +92,7 @@ TEST_P(ExplainCuts, AreThePlans) {
   const std::vector<int> degrees = {1};
   plan::PlannerOptions options{.world_size = 8, .candidates = {strategy::parse_strategy(GetParam(), 8)}};
   const cost::CostModel cost(
-      cost::analytic_options(model::test_shape(), {}, {.device_bytes = 128'000'000}, degrees, 4));
+      cost::analytic_options(model::test_outline(), {}, {.device_bytes = 128'000'000}, degrees, 4));
   const plan::Planner planner(options, cost);
   const strategy::StepPlan plan =
       planner.plan(0, {{.document = 0, .length_tokens = 20'000}, {.document = 1, .length_tokens = 900}});
@@ -122,7 +122,7 @@ INSTANTIATE_TEST_SUITE_P(Shares, ExplainCuts,
 TEST(Explain, SharedLanesTakeWhatTheirPassGathers) {
   const std::vector<int> degrees = {1};
   const cost::CostModel cost(
-      cost::analytic_options(model::test_shape(), {}, {.device_bytes = 128'000'000}, degrees, 4));
+      cost::analytic_options(model::test_outline(), {}, {.device_bytes = 128'000'000}, degrees, 4));
   const auto longest_cut = [&](const char* text) {
     const plan::Planner planner({.world_size = 8, .candidates = {strategy::parse_strategy(text, 8)}}, cost);
     strategy::StepPlan plan = planner.plan(0, {{.document = 0, .length_tokens = 20'000}});
@@ -168,8 +168,8 @@ TEST(Explain, NumbersAreThePlans) {
   for (const char* text : {"4x<1,1,1>", "<2,1,1> + 2x<1,1,1>", "<1,2,1> + 2x<1,1,1>", "<4,1,1>"})
     options.candidates.push_back(strategy::parse_strategy(text, kRanks));
   const plan::Planner planner(
-      options, cost::CostModel(cost::analytic_options(model::test_shape(), {}, {.device_bytes = 128'000'000},
-                                                      degrees, 8)));
+      options, cost::CostModel(cost::analytic_options(model::test_outline(), {},
+                                                      {.device_bytes = 128'000'000}, degrees, 8)));
   std::vector<strategy::Sequence> sequences;
   for (const int64_t length : {2000, 900, 700, 500, 400, 300, 200, 100, 50, 40, 30, 20})
     sequences.push_back({.document = length, .length_tokens = length});

@@ -67,7 +67,7 @@ AgreedConfig agreed_config(const RunOptions& options, survive::Control& control)
   });
   require_same(agreed.config, control);
   agreed.cards = choose_devices(options, agreed.config, control);
-  agreed.table = model::parameter_table(*agreed.config.model.shape);
+  agreed.table = model::parameter_table(*agreed.config.model.resolved);
   control.together("counting the steps of train.epochs",
                    [&] { resolve_epochs(agreed.config, options.corpora); });
   return agreed;

@@ -39,7 +39,7 @@ bool covers(const cost::Calibration& calibration, const std::vector<int>& tp_deg
 
 void require_model(const cost::Calibration& calibration, const CalibrationRequest& request,
                    const std::string& name) {
-  const std::string fault = cost::model_fault(calibration, *request.config.model.shape);
+  const std::string fault = cost::model_fault(calibration, *request.config.model.resolved);
   if (fault.empty()) return;
   throw base::InputError(base::text(name, " is of another model: ", fault,
                                     ": set parallel.calibration = \"auto\" to measure this one"));
@@ -47,7 +47,7 @@ void require_model(const cost::Calibration& calibration, const CalibrationReques
 
 // For example, a program that knew less of the model wrote the checkpoint and planned with what it knew.
 bool is_of_another_model(const cost::Calibration& earlier, const CalibrationRequest& request) {
-  const std::string fault = cost::model_fault(earlier, *request.config.model.shape);
+  const std::string fault = cost::model_fault(earlier, *request.config.model.resolved);
   if (!fault.empty())
     base::log_warning(base::text(kEarlier, " is of another model: ", fault, ": measuring the machine again"));
   return !fault.empty();
@@ -86,7 +86,7 @@ std::optional<cost::Calibration> earlier_calibration(const base::Json& json) {
 
 profile::ProbeOptions probe_options(const CalibrationRequest& request, std::vector<int> tp_degrees) {
   profile::ProbeOptions probe;
-  probe.shape = *request.config.model.shape;
+  probe.model = *request.config.model.resolved;
   probe.precision = request.precision;
   probe.device = request.device;
   probe.tp_degrees = std::move(tp_degrees);
@@ -111,7 +111,7 @@ cost::Calibration with_machine(cost::Calibration calibration, const CalibrationR
   model.master_bytes = memory.master_bytes;
   if (model.logits_chunk_bytes > 0) model.logits_chunk_bytes = memory.logits_chunk_bytes;
   cost::move_to_nodes_of(request.config.parallel.gpus_per_node, calibration.options);
-  calibration.options.shape = *request.config.model.shape;
+  calibration.options.model = *request.config.model.resolved;
   return calibration;
 }
 
@@ -120,8 +120,8 @@ cost::Calibration with_machine(cost::Calibration calibration, const CalibrationR
 cost::Calibration unmeasured_calibration(const CalibrationRequest& request, int world_size) {
   const std::string& source = request.config.parallel.calibration;
   if (source == "auto" || source == "analytic") {
-    return {"analytic", cost::analytic_source(*request.config.model.shape, "a CPU core"),
-            cost::analytic_options(*request.config.model.shape, cost::Rates{},
+    return {"analytic", cost::analytic_source(*request.config.model.resolved, "a CPU core"),
+            cost::analytic_options(*request.config.model.resolved, cost::Rates{},
                                    profile::analytic_memory(probe_options(request, {})),
                                    measured_degrees(request.config, world_size),
                                    request.config.parallel.gpus_per_node)};

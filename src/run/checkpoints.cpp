@@ -55,7 +55,7 @@ void load_slices(checkpoint::Checkpoint& checkpoint, runtime::ParameterStore& st
 }  // namespace
 
 void load_parameters(checkpoint::Checkpoint& checkpoint, runtime::ParameterStore& store) {
-  checkpoint.require_model(store.table().shape, master_type(store.options().precision));
+  checkpoint.require_model(store.table().model, master_type(store.options().precision));
   if (master_type(store.options().precision) == checkpoint::TensorType::kFloat64) {
     load_slices<double>(checkpoint, store);
   } else {

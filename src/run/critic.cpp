@@ -152,7 +152,7 @@ void Critic::save(int64_t step) {
   const runtime::ParameterStore& store = trunk_.store();
   checkpoint::SaveInput input;
   input.manifest.step = step;
-  input.manifest.shape = store.table().shape;
+  input.manifest.model = store.table().model;
   input.manifest.type = master_type(store.options().precision);
   input.manifest.config = config::to_toml(run_.config());
   input.snapshot = [this, &store] { return snapshot_.view(store); };

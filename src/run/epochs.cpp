@@ -60,7 +60,7 @@ int64_t steps_of_tokens(const config::RunConfig& config, const corpus::Blend& bl
 
 int64_t steps_of_epochs(const config::RunConfig& config, corpus::IndexedOptions indexed) {
   require_countable(config);
-  indexed.vocabulary = config.model.shape->vocab;
+  indexed.vocabulary = config.model.resolved->vocab();
   const corpus::Blend blend = corpus::Blend::open(config.data.train, indexed);
   const bool learns_from_corpora = config.rl.algorithm == config::RlAlgorithm::kNone && !config.head.pairs();
   const int64_t steps =

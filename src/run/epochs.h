@@ -12,7 +12,7 @@ namespace sluice::run {
 // data.train, cut and drawn as by corpus::Sampler. With [rl]: train.epochs times the documents, where each
 // rollout or step draws prompts_per_step. InputError if the configuration has phases or lists its batches, if
 // [rl] draws prompts again (dynamic sampling), or if the steps exceed a run's limit. REQUIRES: train.epochs >
-// 0 and config.model.shape.
+// 0 and config.model.resolved.
 int64_t steps_of_epochs(const config::RunConfig& config, corpus::IndexedOptions indexed = {});
 
 // Sets train.steps if train.epochs is given. InputError as steps_of_epochs.

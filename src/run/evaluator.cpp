@@ -31,10 +31,10 @@ namespace sluice::run {
 namespace {
 
 // A planner for a device that holds any batch: the caller limits memory by the batches that it passes in.
-plan::Planner planner_of(const model::Shape& shape, const EvaluatorOptions& options) {
+plan::Planner planner_of(const model::Model& model, const EvaluatorOptions& options) {
   const int ranks = options.launch.world_size;
   config::RunConfig config;
-  config.model.shape = shape;
+  config.model.resolved = model;
   config.parallel.strategies = {options.strategy.empty() ? base::text(ranks, "x<1,1,1>") : options.strategy};
   cost::AnalyticMemory memory;
   memory.device_bytes = int64_t{1} << 46;
@@ -42,7 +42,7 @@ plan::Planner planner_of(const model::Shape& shape, const EvaluatorOptions& opti
   planner.world_size = ranks;
   planner.candidates = session::configured_strategies(config, ranks);
   const std::vector<int> degrees = session::tensor_parallel_degrees(config, ranks);
-  return {planner, cost::CostModel(cost::analytic_options(shape, cost::Rates{}, memory, degrees,
+  return {planner, cost::CostModel(cost::analytic_options(model, cost::Rates{}, memory, degrees,
                                                           options.launch.local_size))};
 }
 
@@ -51,9 +51,9 @@ plan::Planner planner_of(const model::Shape& shape, const EvaluatorOptions& opti
 class Evaluator::Impl {
  public:
   Impl(ModelSource& model, const EvaluatorOptions& options)
-      : table_(model::parameter_table(model.shape())),
+      : table_(model::parameter_table(model.model())),
         launch_(options.launch),
-        planner_(planner_of(table_.shape, options)),
+        planner_(planner_of(table_.model, options)),
         transport_(transport::gloo_transport({.launch = options.launch})),
         precision_(precision_of({.dtype = options.dtype})),
         context_length_(options.context_length) {
@@ -78,7 +78,7 @@ class Evaluator::Impl {
     engine.host_transport = transport_.get();
     engine.precision = precision_;
     engine.context_length = context_length_;
-    engine.number_loss = label_loss(table_.shape);
+    engine.number_loss = label_loss(table_.model);
     engine.trains = false;
     engine_ = std::make_unique<runtime::Engine>(table_, planner_.options().candidates,
                                                 device_transport_ ? *device_transport_ : *transport_,
@@ -91,7 +91,7 @@ class Evaluator::Impl {
   EvaluationResult evaluate(const corpus::Blend& blend, const std::vector<corpus::Sample>& samples) {
     const PreparedStep step = prepare_step({planner_, table_, launch_.world_size, launch_.rank, &link_plans_},
                                            blend, 0, samples, graph::Purpose::kEvaluate);
-    const bool has_numbers = table_.shape.head.kind != model::HeadKind::kVocabulary;
+    const bool has_numbers = !table_.model.has_vocabulary();
     runtime::RowFigures rows;
     const runtime::StepResult result =
         engine_->evaluate(step.graph, step.tokens, has_numbers ? &rows : nullptr);
@@ -161,8 +161,8 @@ void Evaluator::Impl::reload(const std::function<ModelSource()>& open) {
   std::string fault;
   try {
     model = open();
-    if (model.shape() != table_.shape)
-      fault = base::text(model.name(), " is a model of another shape: start anew with it");
+    if (model.model() != table_.model)
+      fault = base::text(model.name(), " is a model of another model: start anew with it");
   } catch (const base::Error& error) {
     fault = error.what();
   }
@@ -184,7 +184,7 @@ generate::ModelShard Evaluator::Impl::held() {
         like);
   }
   // The weights of a bucket: one rank owns all of each bucket.
-  return {table_, layers::layer_context(table_.shape, {}, context_length_, like),
+  return {table_, layers::layer_context(table_.model, {}, context_length_, like),
           [this](int bucket) { return engine_->store().compute_copy(bucket); }, like};
 }
 
@@ -192,7 +192,7 @@ at::Tensor Evaluator::Impl::logits(const std::vector<int64_t>& tokens) {
   const generate::ModelShard model = held();
   layers::Flow flow;
   flow.layout = layers::row_layout({{static_cast<int64_t>(tokens.size()), 0}}, 1, device_,
-                                   layers::reach_of(table_.shape));
+                                   layers::reach_of(table_.model));
   flow.id_T = layers::row_values(tokens, flow.layout, device_);
   for (int64_t position = 0; position < table_.program.head(); ++position) {
     layers::make_operation(model.context, table_, position, model.weights, {})
@@ -201,7 +201,7 @@ at::Tensor Evaluator::Impl::logits(const std::vector<int64_t>& tokens) {
   const layers::OperationShards shards(table_, table_.program.head(), model.weights,
                                        layers::OperationShards::Of::kWeights, {});
   const layers::HeadParameters head = layers::head_parameters(shards);
-  if (table_.shape.head.kind != model::HeadKind::kVocabulary) {
+  if (!table_.model.has_vocabulary()) {
     flow.targets = layers::targets(std::vector<int64_t>(tokens.size(), 0), {}, device_);
     return layers::head_numbers(model.context, head, flow.activation_SH, flow.targets, flow.layout.sequences)
         .cpu();

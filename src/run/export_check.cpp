@@ -38,8 +38,8 @@ constexpr double kAllowed = 1e-5;
 }
 
 // The tokens of a sequence for the comparison: at most the positions that the model has learnt.
-int64_t longest_of(const model::Shape& shape) {
-  return shape.positions > 0 ? std::min(shape.positions, kLongest) : kLongest;
+int64_t longest_of(const model::Model& model) {
+  return model.positions() > 0 ? std::min(model.positions(), kLongest) : kLongest;
 }
 
 // The first tokens of the corpora's documents, if the model has all their tokens.
@@ -87,11 +87,11 @@ double mean_number(Evaluator& evaluator, const Sequences& sequences) {
 
 double mean_loss(ModelSource& model, const Sequences& sequences) {
   EvaluatorOptions options;
-  const int64_t longest = longest_of(model.shape());
-  options.context_length = model::table_positions(model.shape(), longest, longest);
+  const int64_t longest = longest_of(model.model());
+  options.context_length = model::table_positions(model.model(), longest, longest);
   options.device = config::DeviceChoice::kCpu;
   Evaluator evaluator(model, options);
-  if (model.shape().head.kind != model::HeadKind::kVocabulary) return mean_number(evaluator, sequences);
+  if (!model.model().has_vocabulary()) return mean_number(evaluator, sequences);
   double sum = 0;
   int64_t targets = 0;
   for (const std::vector<int64_t>& tokens : sequences) {
@@ -105,8 +105,8 @@ double mean_loss(ModelSource& model, const Sequences& sequences) {
 }
 
 // Needed memory: masters of one model at a time, and the parameters for compute.
-std::string too_large(const model::Shape& shape) {
-  const int64_t needed = 12 * model::parameter_count(shape);
+std::string too_large(const model::Model& model) {
+  const int64_t needed = 12 * model::parameter_count(model);
   const int64_t available = profile::this_machine().available_bytes;
   if (needed < available) return "";
   return text("its loss takes ", base::human_bytes(static_cast<double>(needed)), " of memory, of which ",
@@ -117,15 +117,15 @@ void check_losses(checkpoint::Checkpoint& checkpoint, const fs::path& folder,
                   const checkpoint::ExportOptions& options, const std::optional<config::RunConfig>& run,
                   ExportCheck& check) {
   const model::ParameterTable& tuned = checkpoint.plain_table();
-  const model::ParameterTable plain = model::parameter_table(model::untuned(tuned.shape));
+  const model::ParameterTable plain = model::parameter_table(model::untuned(tuned.model));
   ModelSource exported = open_model(storage::Location(folder));
-  if (exported.shape() != plain.shape) differs(folder, "its config.json describes another model");
-  check.without_loss = too_large(plain.shape);
+  if (exported.model() != plain.model) differs(folder, "its config.json describes another model");
+  check.without_loss = too_large(plain.model);
   if (!check.without_loss.empty()) return;
-  const Sequences sequences = sequences_for(run, plain.shape.vocab, longest_of(plain.shape));
+  const Sequences sequences = sequences_for(run, plain.model.vocab(), longest_of(plain.model));
   ModelSource trained;
   trained.values = ModelSource::Values{
-      plain.shape,
+      plain.model,
       checkpoint::as_written(plain, checkpoint::merged(plain, tuned, checkpoint::float_masters(checkpoint)),
                              options)};
   const double expected = mean_loss(trained, sequences);

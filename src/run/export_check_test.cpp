@@ -10,7 +10,7 @@
 #include "base/rng.h"
 #include "checkpoint/find.h"
 #include "checkpoint/test_directory.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 
 namespace sluice::run {
 namespace {
@@ -27,7 +27,7 @@ void fill_normal(int bucket, base::Interval interval, float* values) {
 class ExportChecks : public testing::Test {
  protected:
   ExportChecks() {
-    checkpoint::export_hugging_face(directory_ / "m", model::parameter_table(model::exported_shape()),
+    checkpoint::export_hugging_face(directory_ / "m", model::parameter_table(model::exported_outline()),
                                     fill_normal);
     base::write_file_atomically(directory_ / "m/generation_config.json", R"({"eos_token_id": [2, 5]})");
     base::write_file_atomically(directory_ / "m/chat_template.jinja", "turns");

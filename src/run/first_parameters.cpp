@@ -26,7 +26,7 @@ void load_weights(const std::string& folder, runtime::ParameterStore& store) {
       });
 }
 
-bool has_adapters(const runtime::ParameterStore& store) { return store.table().shape.lora.rank > 0; }
+bool has_adapters(const runtime::ParameterStore& store) { return store.table().model.lora().rank > 0; }
 
 void begin_parameters(const config::RunConfig& config, runtime::ParameterStore& store) {
   const bool whole = !config.model.hf.empty() && checkpoint::has_hugging_face_weights(config.model.hf);
@@ -55,7 +55,7 @@ void begin_parameters(const config::RunConfig& config, const std::string& folder
                       runtime::ParameterStore& store) {
   const bool whole = !folder.empty();
   // Model folders have no adapters, and no new head.
-  const bool has_head = store.table().shape.head.kind != model::HeadKind::kVocabulary;
+  const bool has_head = !store.table().model.has_vocabulary();
   if (!whole || has_adapters(store) || has_head)
     initialize(config, store, whole ? runtime::Coded::kLeft : runtime::Coded::kDrawn);
   if (whole) load_weights(folder, store);

@@ -4,8 +4,8 @@
 
 namespace sluice::run {
 
-std::shared_ptr<const layers::NumberLoss> label_loss(const model::Shape& shape) {
-  const std::shared_ptr<const corpus::LabelRule> rule = session::label_rule(shape);
+std::shared_ptr<const layers::NumberLoss> label_loss(const model::Model& model) {
+  const std::shared_ptr<const corpus::LabelRule> rule = session::label_rule(model);
   if (!rule) return nullptr;
   switch (rule->form) {
     case corpus::LabelForm::kClass: return layers::class_cross_entropy();

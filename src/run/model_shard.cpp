@@ -33,14 +33,14 @@ strategy::Strategy parsed(const std::string& told, int world_size, const std::st
 
 }  // namespace
 
-strategy::Strategy parse_rollout_strategy(const std::string& told, const model::Shape& shape, int world_size,
+strategy::Strategy parse_rollout_strategy(const std::string& told, const model::Model& model, int world_size,
                                           const std::string& option) {
   const strategy::Strategy strategy = parsed(told, world_size, option);
   for (const strategy::Pipeline& pipeline : strategy.pipelines) {
     const strategy::Scheme& scheme = pipeline.scheme;
     const std::string apart = inference::lanes_fault(scheme);
     if (!apart.empty()) throw InputError(text(option, " is '", told, "': ", apart));
-    const std::string fault = model::cut_fault(shape, scheme.tp, scheme.pp, scheme.ep);
+    const std::string fault = model::cut_fault(model, scheme.tp, scheme.pp, scheme.ep);
     if (!fault.empty()) throw InputError(text(option, " is '", told, "': ", fault));
   }
   if (strategy.ranks() == world_size) return strategy;

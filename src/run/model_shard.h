@@ -14,7 +14,7 @@ generate::ModelShard model_shard(const model::ParameterTable& table, runtime::En
                                  const at::TensorOptions& like);
 
 // InputError naming `option` unless the strategy's pipelines can generate text and cover all ranks.
-strategy::Strategy parse_rollout_strategy(const std::string& text, const model::Shape& shape, int world_size,
+strategy::Strategy parse_rollout_strategy(const std::string& text, const model::Model& model, int world_size,
                                           const std::string& option);
 
 }  // namespace sluice::run

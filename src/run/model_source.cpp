@@ -15,9 +15,9 @@
 
 namespace sluice::run {
 
-const model::Shape& ModelSource::shape() const {
-  if (values) return values->shape;
-  return hugging_face ? hugging_face->shape() : checkpoint->plain_table().shape;
+const model::Model& ModelSource::model() const {
+  if (values) return values->model;
+  return hugging_face ? hugging_face->model() : checkpoint->plain_table().model;
 }
 
 std::string ModelSource::name() const {
@@ -63,8 +63,8 @@ checkpoint::BaseSource masters_of(checkpoint::Checkpoint& checkpoint) {
 }  // namespace
 
 void add_adapters(ModelSource& model, const std::vector<std::filesystem::path>& folders) {
-  const model::Shape own = model.shape();
-  if (own.lora.rank > 0) {
+  const model::Model own = model.model();
+  if (own.lora().rank > 0) {
     throw base::InputError(base::text(model.name(),
                                       " has adapters of its own: export it, merged, and serve that folder "
                                       "with --adapter"));
@@ -79,7 +79,7 @@ void add_adapters(ModelSource& model, const std::vector<std::filesystem::path>& 
     read = masters_of(*model.checkpoint);
   }
   checkpoint::SideBySide all = checkpoint::side_by_side(model::untuned(own), names, std::move(read), folders);
-  model.values = ModelSource::Values{std::move(all.shape), std::move(all.read)};
+  model.values = ModelSource::Values{std::move(all.model), std::move(all.read)};
 }
 
 std::vector<int64_t> end_tokens_in(const storage::Location& folder) {

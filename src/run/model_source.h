@@ -20,12 +20,12 @@ struct ModelSource {
   std::unique_ptr<checkpoint::Checkpoint> checkpoint;
   // Masters that are computed from other masters, as for an export.
   struct Values {
-    model::Shape shape;
+    model::Model model;
     checkpoint::ParameterSource read;
   };
   std::optional<Values> values;
 
-  const model::Shape& shape() const;
+  const model::Model& model() const;
   // "checkpoint runs/a/checkpoints/step-20" or "Hugging Face folder model", for people.
   std::string name() const;
   // float64 for checkpoints with float64 masters, else float32: the type that loses nothing.

@@ -80,13 +80,13 @@ OfflinePlanning offline_planning(config::RunConfig config, int ranks, const corp
 std::string describe_first_step(const OfflinePlanning& planning) {
   const plan::Planner& planner = planning.planner;
   const cost::CostModel& cost = planner.cost();
-  const model::ParameterTable table = model::parameter_table(cost.options().shape, cost.program());
+  const model::ParameterTable table = model::parameter_table(cost.options().model, cost.program());
   graph::LinkPlans links;
   session::try_longest(planner, table, planning.data, links);
   session::PhasedSampler batches = planning.data.sampler();
   const corpus::Batch batch = batches.next();
   const session::BuiltStep step = session::build_step(
-      planner, table, batch.step, session::sequences_of(batch.samples, cost.options().shape.head),
+      planner, table, batch.step, session::sequences_of(batch.samples, cost.options().model.head()),
       {.link_plans = &links});
   return report::plan_table(step.plan, step.graph.makespan_ns);
 }

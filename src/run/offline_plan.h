@@ -22,7 +22,7 @@ struct OfflinePlanning {
 // "local" is this machine; its ranks share the memory if memory.device_gib is 0. Calibration "auto" becomes
 // "analytic", since nothing is measured here. `ranks` = 0: all devices of the cluster; on "local" as many as
 // the configured strategies use. InputError as Trainer, and on "local" without ranks if strategies are
-// "auto". REQUIRES: config.model.shape.
+// "auto". REQUIRES: config.model.resolved.
 OfflinePlanning offline_planning(config::RunConfig config, int ranks,
                                  const corpus::IndexedOptions& corpora = {});
 

@@ -36,13 +36,13 @@ int64_t tokens_of(const Tokenizer& tokenizer) {
 // The vocabulary rows in the folder's config.json, before the model was reduced to the common rows.
 int64_t own_rows(const OtherModel& model) {
   const std::filesystem::path path = model.folder / "config.json";
-  return model::shape_from_hugging_face(base::read_python_json(path), path.string()).vocab;
+  return model::model_from_hugging_face(base::read_python_json(path), path.string()).vocab();
 }
 
 void require_padding(const OtherModel& teacher, const Tokenizer& own, const Tokenizer& trained) {
   if (teacher.common_rows == 0) return;
   const std::string found = text(named(teacher), "has rows for ", own_rows(teacher),
-                                 " tokens, but the model that is trained has ", teacher.shape.vocab, ": ");
+                                 " tokens, but the model that is trained has ", teacher.value.vocab(), ": ");
   if (!own) {
     throw InputError(text(found, "give a teacher with the same vocabulary, or put its tokenizer into its ",
                           "folder, which tells whether the rows are of the same tokens"));
@@ -59,8 +59,8 @@ void require_tokenizer(const OtherModel& model, const config::RunConfig& config)
   const Tokenizer own = tokenizer_of(model.folder), trained = tokenizer_of(config.model.hf);
   const std::string found = own && trained ? corpus::difference(*trained, *own) : "";
   if (!found.empty()) {
-    throw InputError(text(named(model), "is of another tokenizer than model.hf, ", config.model.hf, ": ", found,
-                          "; give a model of the same tokenizer"));
+    throw InputError(text(named(model), "is of another tokenizer than model.hf, ", config.model.hf, ": ",
+                          found, "; give a model of the same tokenizer"));
   }
   require_padding(model, own, trained);
 }

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 
 namespace sluice::run {
 namespace {
@@ -19,8 +19,8 @@ class OtherTokenizers : public testing::Test {
  protected:
   void SetUp() override {
     fs::create_directories(folder_);
-    config_.model.shape = model::test_shape(2);
-    config_.model.shape->vocab = 64;
+    config_.model.resolved = model::test_outline(2);
+    config_.model.resolved->vocab = 64;
   }
   void TearDown() override { fs::remove_all(folder_); }
 
@@ -35,8 +35,7 @@ class OtherTokenizers : public testing::Test {
   // A tokenizer of so many words, "w0" and so on.
   void write_tokenizer(const std::string& name, int words, const std::string& letter = "w") const {
     std::string vocabulary;
-    for (int i = 0; i < words; ++i)
-      vocabulary += base::text(i == 0 ? "" : ", ", "\"", letter, i, "\": ", i);
+    for (int i = 0; i < words; ++i) vocabulary += base::text(i == 0 ? "" : ", ", "\"", letter, i, "\": ", i);
     std::ofstream(folder_ / name / "tokenizer.json")
         << R"({"model": {"type": "WordLevel", "vocab": {)" << vocabulary << "}}}";
   }

@@ -8,7 +8,7 @@
 #include "corpus/temporary_directory.h"
 #include "cost/analytic.h"
 #include "cost/memory_cost.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 
 namespace sluice::run {
 namespace {
@@ -42,12 +42,12 @@ TEST(PlanAhead, EndsWithoutBeingAskedForAllSteps) {
 }
 
 // Two ranks whose memory holds about 2,000 tokens each under tp = 1.
-cost::CostModel small_cost(const model::Shape& shape) {
+cost::CostModel small_cost(const model::Outline& outline) {
   constexpr int kDegrees[] = {1, 2};
   cost::AnalyticMemory memory;
   memory.logits_chunk_bytes = 1 << 16;
   memory.device_bytes = 8 << 20;
-  return cost::CostModel(cost::analytic_options(shape, cost::Rates{}, memory, kDegrees, 2));
+  return cost::CostModel(cost::analytic_options(outline, cost::Rates{}, memory, kDegrees, 2));
 }
 
 class PrepareStep : public testing::Test {
@@ -76,8 +76,8 @@ class PrepareStep : public testing::Test {
 
   const int64_t document_tokens_ = 100'000;
   corpus::TemporaryDirectory directory_;
-  model::ParameterTable table_ = model::parameter_table(model::shape_of_2_heads());
-  cost::CostModel cost_ = small_cost(table_.shape);
+  model::ParameterTable table_ = model::parameter_table(model::outline_of_2_heads());
+  cost::CostModel cost_ = small_cost(table_.model);
 };
 
 TEST_F(PrepareStep, TakesTheSelectedCandidate) {

@@ -5,6 +5,7 @@
 
 #include "graph/build.h"
 #include "graph/testing.h"
+#include "model/outline.h"
 #include "model/parameters.h"
 
 namespace sluice::run {
@@ -16,10 +17,10 @@ using watch::Figure;
 constexpr int kRanks = 4;
 
 graph::StepGraph four_ranks() {
-  const model::Shape shape = model::shape_of_12_heads(4);
+  const model::Outline outline = model::outline_of_12_heads(4);
   const strategy::StepPlan plan =
       graph::testing::plan_from_text("4x<1,1,1>", {"400, 200", "500", "300, 300", "350+250"}, kRanks);
-  return graph::build(plan, model::parameter_table(shape), graph::testing::small_cost(shape), kRanks);
+  return graph::build(plan, model::parameter_table(outline), graph::testing::small_cost(outline), kRanks);
 }
 
 // The statuses of ranks that take `paces` times their plan.

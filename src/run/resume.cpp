@@ -179,7 +179,7 @@ std::exception_ptr Resumed::open_if_whole(const Location& directory, survive::Co
       }
       checkpoint_ = std::make_unique<checkpoint::Checkpoint>(directory);
       state_ = run_state(*checkpoint_);
-      checkpoint_->require_model(agreed_.table.shape, master_type(precision_of(asked().train)));
+      checkpoint_->require_model(agreed_.table.model, master_type(precision_of(asked().train)));
       std::vector<base::Interval> owned;
       for (const model::Bucket& bucket : agreed_.table.buckets)
         owned.push_back(link::OwnerLayout{control.world_size()}.owned(bucket, rank()));

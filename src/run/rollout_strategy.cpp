@@ -14,7 +14,7 @@ RolloutStrategy::RolloutStrategy(Planning& planning, int world_size)
   const std::string& asked = planning.config().parallel.rollout_strategy;
   if (!asked.empty()) {
     candidates_ = {
-        parse_rollout_strategy(asked, planning.table().shape, world_size, "[config] rl.rollout_strategy")};
+        parse_rollout_strategy(asked, planning.table().model, world_size, "[config] rl.rollout_strategy")};
     const std::vector<strategy::Pipeline>& pipelines = candidates_.front().pipelines;
     generation_.schemes.clear();  // no choice is left; the time of unequal pipelines is not known
     if (std::ranges::all_of(pipelines,

@@ -74,11 +74,11 @@ void RunContext::open_engine() {
   const bool speaks = config.generates() || config.train.sample_every > 0;
   const int64_t context = config::longest_context(config);
   options.context_length =
-      model::table_positions(table.shape, context, speaks ? context : start_->data().longest_sequence());
+      model::table_positions(table.model, context, speaks ? context : start_->data().longest_sequence());
   options.device = device_->device();
   options.loss = loss_of(config);
   options.distillation = distillation_of(config);
-  if (config.head.labelled()) options.number_loss = label_loss(table.shape);
+  if (config.head.labelled()) options.number_loss = label_loss(table.model);
   if (config.head.pairs()) options.number_loss = layers::found_gradient();
   options.temperature = config.rl.rolls_out() ? config.rl.temperature : 1;
   options.moe_aux_loss_coeff = config.train.moe_aux_loss_coeff;

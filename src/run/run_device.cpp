@@ -34,12 +34,12 @@ std::string first_of(survive::Control& control, const std::string& own) {
   return text(rank > 0 ? text("rank ", rank, ": ") : "", control.broadcast(own, rank));
 }
 
-ops::AttentionShape attention_of(const model::Shape& shape) {
-  return {.heads = shape.heads,
-          .kv_heads = shape.kv_heads,
-          .dimensions = shape.head_dim,
-          .capped = shape.score_cap > 0,
-          .windowed = shape.window > 0};
+ops::AttentionShape attention_of(const model::Model& model) {
+  return {.heads = model.heads(),
+          .kv_heads = model.kv_heads(),
+          .dimensions = model.head_dim(),
+          .capped = model.caps_scores(),
+          .windowed = model.window() > 0};
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ RunDevice::RunDevice(const RunOptions& options, const AgreedConfig& agreed, cons
     if (config.memory.host_gib == 0 && memory.host_bytes > 0) chosen_.host_bytes = memory.host_bytes;
   }
   std::vector<std::string> faults;
-  const ops::AttentionShape attention = attention_of(agreed.table.shape);
+  const ops::AttentionShape attention = attention_of(agreed.table.model);
   const c10::ScalarType type = runtime::scalar_type(precision_of(config.train).compute);
   attention_scratch_ = ops::attention_scratch(attention, type, device());
   faults.push_back(ops::unfused_because(attention, type, device()));

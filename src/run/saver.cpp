@@ -127,7 +127,7 @@ void Saver::begin(const RunState& state, Source source) {
   const runtime::ParameterStore& store = run_.engine().store();
   checkpoint::SaveInput input;
   input.manifest.step = state.step;
-  input.manifest.shape = store.table().shape;
+  input.manifest.model = store.table().model;
   input.manifest.type = master_type(store.options().precision);
   if (state.sampler) input.manifest.sampler = corpus::to_json(*state.sampler);
   input.manifest.rollout = state.rollout;

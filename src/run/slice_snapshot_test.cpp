@@ -7,8 +7,8 @@
 #include <cstring>
 #include <thread>
 
-#include "model/test_shape.h"
-#include "model/tuning.h"
+#include "model/test_outline.h"
+#include "model/test_tuning.h"
 #include "run/snapshot_size.h"
 
 namespace sluice::run {
@@ -41,7 +41,7 @@ void expect_filled(const std::vector<checkpoint::OwnerState>& states, double fir
 }
 
 TEST(SliceSnapshot, IsTheStateOfItsBeginningWhateverChangesBehindIt) {
-  const model::ParameterTable table = model::parameter_table(model::sliced_shape(3));
+  const model::ParameterTable table = model::parameter_table(model::sliced_outline(3));
   ParameterStore store(table, {.rank = 1, .world_size = 3});
   SliceSnapshot snapshot;
   for (const double first : {1.0, 2000.0}) {
@@ -65,7 +65,7 @@ TEST(SliceSnapshot, IsTheStateOfItsBeginningWhateverChangesBehindIt) {
 }
 
 TEST(SliceSnapshot, OfMemoryMadeBeforeIsTheSame) {
-  const model::ParameterTable table = model::parameter_table(model::sliced_shape(3));
+  const model::ParameterTable table = model::parameter_table(model::sliced_outline(3));
   ParameterStore store(table, {});
   fill(store, 7);
   SliceSnapshot snapshot;
@@ -78,7 +78,7 @@ TEST(SliceSnapshot, OfMemoryMadeBeforeIsTheSame) {
 }
 
 TEST(SliceSnapshot, OfNarrowMastersIsWide) {
-  const model::ParameterTable table = model::parameter_table(model::sliced_shape(3));
+  const model::ParameterTable table = model::parameter_table(model::sliced_outline(3));
   ParameterStore store(table, {.precision = {comm::DType::kBFloat16, runtime::Masters::kBFloat16}});
   fill(store, 7);
   SliceSnapshot snapshot;
@@ -95,9 +95,9 @@ TEST(SliceSnapshot, OfNarrowMastersIsWide) {
 
 // Frozen parameters do not change: no rank's snapshot for later memberships has room for them.
 TEST(SnapshotSize, HasWhatIsTrainedAlone) {
-  model::Shape shape = model::sliced_shape(3);
-  model::freeze(shape, {"model.embed_tokens", "model.layers.[01]"});
-  const model::ParameterTable table = model::parameter_table(shape);
+  model::Outline outline = model::sliced_outline(3);
+  model::freeze(outline, {"model.embed_tokens", "model.layers.[01]"});
+  const model::ParameterTable table = model::parameter_table(outline);
   ASSERT_TRUE(has_frozen(table));
   int64_t all_bytes = 0, trained = 0;
   for (const model::Bucket& bucket : table.buckets) trained += bucket.trained ? bucket.size : 0;
@@ -119,7 +119,7 @@ TEST(SnapshotSize, HasWhatIsTrainedAlone) {
     EXPECT_EQ(at, copied.size());
   }
   EXPECT_EQ(all_bytes, 3 * 4 * trained);
-  EXPECT_FALSE(has_frozen(model::parameter_table(model::sliced_shape(3))));
+  EXPECT_FALSE(has_frozen(model::parameter_table(model::sliced_outline(3))));
 }
 
 TEST(ReadProgress, TheReadersEndLetsEveryoneGoOn) {

@@ -47,7 +47,7 @@ PreparedStep prepare_texts(const StepInputs& inputs, const std::vector<GroupText
                          .length_tokens = std::ssize(texts[i].tokens),
                          .loss_tokens = 1});
   }
-  const TextTokens tokens(texts, session::label_row(inputs.table.shape.head));
+  const TextTokens tokens(texts, session::label_row(inputs.table.model.head()));
   return prepare_step(inputs, sequences, &tokens, step, purpose);
 }
 

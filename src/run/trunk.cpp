@@ -46,7 +46,7 @@ void Trunk::open(const Options& options) {
   runtime::Engine::Options engine;
   engine.precision = options.trains ? precision_of(config.train) : frozen_precision(config.train);
   if (options.trains) engine.moments = config.optimizer.moments();
-  engine.context_length = model::table_positions(planning_->table.shape, context, context);
+  engine.context_length = model::table_positions(planning_->table.model, context, context);
   engine.device = run_.device().device();
   engine.number_loss = options.number_loss;
   engine.keeps_head_rows = options.leaves_head_rows;
@@ -61,7 +61,7 @@ void Trunk::open(const Options& options) {
 // Checks that no document has a token that only one of the two models has a row for.
 void Trunk::require_common_rows(const session::OtherModel& model) const {
   config::RunConfig common = run_.config();
-  common.model.shape->vocab = model.common_rows;
+  common.model.resolved = model::with_vocab(*common.model.resolved, model.common_rows);
   session::require_rows(common, run_.start().data());
   if (run_.rank() != 0) return;
   base::log_info(base::text(model.key, " names ", model.folder.string(),

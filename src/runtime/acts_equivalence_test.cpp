@@ -49,7 +49,7 @@ TEST_F(Acts, WithSharedParametersAndLanes) {
 
 TEST_F(Acts, OfAMixtureCountItsExpertsOnce) {
   RunOptions options;
-  options.shape.experts = {.count = 4, .per_token = 2, .hidden = 8, .normalised = true};
+  options.model.experts = {.count = 4, .per_token = 2, .hidden = 8, .normalised = true};
   const RunRecord one = run_in_process(options);
   options.acts = 2;
   options.world_size = 4;

@@ -2,6 +2,7 @@
 // memory.
 #include <gtest/gtest.h>
 
+#include "model/outline.h"
 #include "runtime/test_equivalence.h"
 
 namespace sluice::runtime {
@@ -11,30 +12,30 @@ using strategy::MemoryPolicy;
 
 class EquivalenceOfBranches : public testing::Test {
  protected:
-  static RunOptions branching(const model::Shape& shape) {
+  static RunOptions branching(const model::Outline& outline) {
     RunOptions options;
-    options.shape = shape;
+    options.model = outline;
     options.branches = 4;
     return options;
   }
-  static model::Shape through_windows() {
-    model::Shape shape = model::shape_of_odd_sizes();
-    shape.window = 7;
-    shape.block_types = {{.windowed = true}, {}, {.windowed = true}, {}};
-    return shape;
+  static model::Outline through_windows() {
+    model::Outline outline = model::outline_of_odd_sizes();
+    outline.window = 7;
+    outline.block_types = {{.windowed = true}, {}, {.windowed = true}, {}};
+    return outline;
   }
-  static model::Shape with_experts() {
-    model::Shape shape = model::shape_of_odd_sizes();
-    shape.experts = {.count = 5, .per_token = 2, .hidden = 14, .normalised = true};
-    return shape;
+  static model::Outline with_experts() {
+    model::Outline outline = model::outline_of_odd_sizes();
+    outline.experts = {.count = 5, .per_token = 2, .hidden = 14, .normalised = true};
+    return outline;
   }
 };
 
 // A prefix and its branches lie whole beside other sequences, in rings, in head groups, behind windows, and
 // with shared parameters and experts.
 TEST_F(EquivalenceOfBranches, DoesNotKnowTheStrategy) {
-  for (const model::Shape& shape : {model::shape_of_odd_sizes(), through_windows(), with_experts()}) {
-    RunOptions options = branching(shape);
+  for (const model::Outline& outline : {model::outline_of_odd_sizes(), through_windows(), with_experts()}) {
+    RunOptions options = branching(outline);
     const RunRecord reference = run_in_process(options);
     options.world_size = 8;
     options.exchanges = {{}, {.head_lanes = 0}, {.head_lanes = 2}};
@@ -43,7 +44,7 @@ TEST_F(EquivalenceOfBranches, DoesNotKnowTheStrategy) {
       options.plan = plan;
       const RunRecord record = run_in_process(options);
       expect_equal(record, reference, 1e-11, 1e-11);
-      if (shape.window == 0) {
+      if (outline.window == 0) {
         EXPECT_EQ(record.exchange_bytes, record.expected_exchange_bytes);
       }
     }
@@ -51,8 +52,8 @@ TEST_F(EquivalenceOfBranches, DoesNotKnowTheStrategy) {
 }
 
 TEST_F(EquivalenceOfBranches, MemoryPoliciesChangeNothingAtAll) {
-  for (const model::Shape& shape : {model::shape_of_odd_sizes(), through_windows()}) {
-    RunOptions options = branching(shape);
+  for (const model::Outline& outline : {model::outline_of_odd_sizes(), through_windows()}) {
+    RunOptions options = branching(outline);
     options.world_size = 4;
     options.steps = 3;
     options.strategies = {"<1,1,4>", "<2,1,1> + 2x<1,1,1>", "<1,2,2>"};
@@ -73,9 +74,9 @@ TEST_F(EquivalenceOfBranches, MemoryPoliciesChangeNothingAtAll) {
 // Gradients of attention are summed in separate tensors, as in a ring. The prediction counts those tensors
 // even if the fullest micro-batch has no branches.
 TEST_F(EquivalenceOfBranches, PeakBytesAreNotAboveThePredictedOnes) {
-  RunOptions options = branching(model::shape_of_odd_sizes());
+  RunOptions options = branching(model::outline_of_odd_sizes());
   options.steps = 3;
-  options.shape.layers = 8;
+  options.model.layers = 8;
   options.max_tokens = 192;
   options.sequences = 16;
   for (const char* strategy : {"<1,1,1>", "<2,1,1>", "<1,2,1>", "<1,1,2>"}) {

@@ -29,7 +29,7 @@ void expect_near(double actual, double expected, double tolerance) {
 // Compares the run with one rank in FP64 on the CPU.
 void expect_as_one_rank(const RunOptions& options, double tolerance) {
   RunOptions reference = short_run(1, {"<1,1,1>"});
-  reference.shape = options.shape;
+  reference.model = options.model;
   reference.codecs.pull = options.codecs.pull;
   reference.moments = options.moments;
   reference.moe_aux_loss_coeff = options.moe_aux_loss_coeff;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/outline.h"
 #include "runtime/test_equivalence.h"
 
 namespace sluice::runtime {
@@ -18,12 +19,12 @@ struct Case {
 void PrintTo(const Case& own, std::ostream* stream) { *stream << own.name; }
 
 // Wider and deeper than the student, with the same vocabulary.
-model::Shape larger() {
-  model::Shape shape = model::shape_of_odd_sizes();
-  shape.layers += 2;
-  shape.hidden *= 2;
-  shape.ffn_hidden += 16;
-  return shape;
+model::Outline larger() {
+  model::Outline outline = model::outline_of_odd_sizes();
+  outline.layers += 2;
+  outline.hidden *= 2;
+  outline.ffn_hidden += 16;
+  return outline;
 }
 
 class EquivalenceOfDistillation : public testing::TestWithParam<Case> {
@@ -90,7 +91,7 @@ TEST(EquivalenceOfDistilledMemory, PoliciesChangeNothing) {
 
 TEST(EquivalenceOfDistillationCapped, CapsOfBothModelsCount) {
   RunOptions options;
-  options.shape.logit_cap = 3;
+  options.model.logit_cap = 3;
   options.teacher = larger();
   options.teacher->logit_cap = 5;
   const RunRecord one = run_in_process(options);

@@ -68,7 +68,7 @@ TEST_F(EquivalenceOnLanes, ZLossDoesNotKnowTheStrategy) {
 // stages.
 TEST_F(EquivalenceOfExchanges, BalanceOfExpertsDoesNotKnowTheStrategy) {
   RunOptions options;
-  options.shape.experts = {.count = 5, .per_token = 2, .hidden = 14, .normalised = true};
+  options.model.experts = {.count = 5, .per_token = 2, .hidden = 14, .normalised = true};
   const RunRecord without = run_in_process(options);
   options.moe_aux_loss_coeff = 0.05;
   const RunRecord reference = run_in_process(options);
@@ -83,9 +83,9 @@ TEST_F(EquivalenceOfExchanges, BalanceOfExpertsDoesNotKnowTheStrategy) {
 // A step's counts are whole numbers, so not even their order matters.
 TEST_F(EquivalenceOfExchanges, CountsOfExpertsDoNotKnowTheStrategy) {
   RunOptions options;
-  options.shape.experts = {
+  options.model.experts = {
       .count = 6, .per_token = 2, .hidden = 14, .normalised = true, .sigmoid = true, .corrected = true};
-  options.shape.experts.remembers_loads = true;
+  options.model.experts.remembers_loads = true;
   options.moe_aux_loss_coeff = 0.05;
   const RunRecord uncorrected = run_in_process(options);
   options.moe_router_bias_update_rate = 0.02;
@@ -133,7 +133,7 @@ TEST_F(EquivalenceOfExchanges, SwitchingEveryStep) {
 
 TEST_F(EquivalenceOfExchanges, OneKeyHead) {
   RunOptions options;
-  options.shape.kv_heads = 1;
+  options.model.kv_heads = 1;
   const RunRecord reference = run_in_process(options);
   options.world_size = 5;
   options.strategies = {"<1,1,5>"};
@@ -148,7 +148,7 @@ TEST_F(EquivalenceOfExchanges, MemoryPoliciesChangeNothingAtAll) {
   RunOptions options;
   options.world_size = 4;
   options.steps = 4;
-  options.shape.layers = 6;
+  options.model.layers = 6;
   options.strategies = {"<1,1,4>", "<2,1,2>"};
   options.plan = packed_plan;
   options.exchanges = {{.head_lanes = 0}, {.head_lanes = 2}};
@@ -171,7 +171,7 @@ TEST_F(EquivalenceOfExchanges, MemoryPoliciesChangeNothingOfExperts) {
   RunOptions options;
   options.world_size = 4;
   options.steps = 4;
-  options.shape.experts = {
+  options.model.experts = {
       .count = 7, .per_token = 3, .hidden = 11, .shared_hidden = 12, .shared_gate = true};
   options.moe_aux_loss_coeff = 0.01;
   options.strategies = {"<1,1,4>", "<2,2,1>", "<1,1,4,4>"};
@@ -193,14 +193,14 @@ TEST_F(EquivalenceOfExchanges, MemoryPoliciesChangeNothingOfExperts) {
 // Up to eight lanes by every exchange, several documents a lane, many shorter than the convolution.
 TEST_F(EquivalenceOfExchanges, StatesPassThroughAnyLanes) {
   RunOptions options;
-  options.shape.layers = 3;
-  options.shape.recurrent = {.key_heads = 4,
+  options.model.layers = 3;
+  options.model.recurrent = {.key_heads = 4,
                              .value_heads = 12,
                              .key_width = 4,
                              .value_width = 3,
                              .convolution = 6,
                              .rate_scale = 2.0};
-  options.shape.block_types = {{.recurrent = true}, {}, {.recurrent = true}};
+  options.model.block_types = {{.recurrent = true}, {}, {.recurrent = true}};
   options.sequences = 14;
   const RunRecord reference = run_in_process(options);
   options.world_size = 8;
@@ -219,10 +219,10 @@ TEST_F(EquivalenceOfExchanges, MemoryPoliciesChangeNothingOfRecurrentLayers) {
   RunOptions options;
   options.world_size = 4;
   options.steps = 4;
-  options.shape.recurrent = {
+  options.model.recurrent = {
       .key_heads = 2, .value_heads = 4, .key_width = 4, .value_width = 3, .convolution = 3};
-  options.shape.block_types.assign(static_cast<size_t>(options.shape.layers), {.recurrent = true});
-  options.shape.block_types.back() = {};
+  options.model.block_types.assign(static_cast<size_t>(options.model.layers), {.recurrent = true});
+  options.model.block_types.back() = {};
   options.strategies = {"<1,1,4>", "<2,2,1>", "<1,1,4,4>"};
   options.plan = packed_plan;
   options.exchanges = {{}, {.head_lanes = 2}};
@@ -273,12 +273,12 @@ void expect_predicted_peaks_of_exchanges(RunOptions options) {
 TEST_F(EquivalenceOfExchanges, PeakBytesAreThePredictedOnes) {
   RunOptions options;
   options.steps = 2;
-  options.shape.layers = 8;
+  options.model.layers = 8;
   expect_predicted_peaks_of_exchanges(std::move(options));
 }
 
 // Windows in every other layer, and caps.
-void alternating(model::Shape& s) {
+void alternating(model::Outline& s) {
   s.window = 20;
   s.block_types.resize(static_cast<size_t>(s.layers));
   for (size_t i = 0; i < s.block_types.size(); i += 2) s.block_types[i].windowed = true;
@@ -289,8 +289,8 @@ TEST_F(EquivalenceOfExchanges, MemoryPoliciesChangeNothingThroughWindows) {
   RunOptions options;
   options.world_size = 4;
   options.steps = 3;
-  options.shape.layers = 6;
-  alternating(options.shape);
+  options.model.layers = 6;
+  alternating(options.model);
   options.strategies = {"<1,1,4>", "<2,1,2>", "<1,2,2>"};
   options.plan = packed_plan;
   options.exchanges = {{.head_lanes = 1}, {.head_lanes = 0}, {.head_lanes = 2}};
@@ -308,8 +308,8 @@ TEST_F(EquivalenceOfExchanges, MemoryPoliciesChangeNothingThroughWindows) {
 TEST_F(EquivalenceOfExchanges, PeakBytesThroughWindowsAreThePredictedOnes) {
   RunOptions options;
   options.steps = 2;
-  options.shape.layers = 8;
-  alternating(options.shape);
+  options.model.layers = 8;
+  alternating(options.model);
   expect_predicted_peaks_of_exchanges(std::move(options));
 }
 
@@ -350,7 +350,7 @@ TEST_F(Equivalence, RandomDelaysChangeNothingAtAll) {
 TEST_F(Equivalence, StagesCutByTime) {
   RunOptions options;
   options.cut_times = {{1, {0, 10, 20}}, {2, {20, 10, 0}}};
-  const model::Program program(options.shape, options.cut_times);
+  const model::Program program(options.model, options.cut_times);
   ASSERT_EQ(program.of_stage(1, 2, 0).size(), 1 + 3);
   ASSERT_EQ(program.of_stage(2, 2, 0).size(), 1 + 1);
   options.world_size = 4;
@@ -366,7 +366,7 @@ TEST_F(Equivalence, StagesCutByTime) {
 
 TEST_F(Equivalence, TiedEmbeddings) {
   RunOptions options;
-  options.shape.tie_embeddings = true;
+  options.model.tie_embeddings = true;
   const RunRecord reference = run_in_process(options);
   options.world_size = 4;
   options.strategies = {"<1,2,1> + <2,1,1>", "4x<1,1,1>", "<2,2,1>"};
@@ -375,7 +375,7 @@ TEST_F(Equivalence, TiedEmbeddings) {
 
 TEST_F(Equivalence, MoreTensorParallelRanksThanKeyValueHeads) {
   RunOptions options;
-  options.shape.kv_heads = 2;
+  options.model.kv_heads = 2;
   const RunRecord reference = run_in_process(options);
   options.world_size = 6;
   options.strategies = {"<4,1,1> + <2,1,1>", "<6,1,1>", "<2,3,1>"};
@@ -386,29 +386,30 @@ TEST_F(Equivalence, MoreTensorParallelRanksThanKeyValueHeads) {
 // factors, layers without rotary positions, windows, caps, sinks.
 struct FamilyCase {
   std::string name;
-  void (*apply)(model::Shape&);
+  void (*apply)(model::Outline&);
 };
 void PrintTo(const FamilyCase& family, std::ostream* stream) { *stream << family.name; }
 
 const std::vector<FamilyCase>& families_of_own_layers() {
   static const std::vector<FamilyCase> cases{
-      {"Lfm2", [](model::Shape& s) { s = model::lfm2_shape(s); }},
-      {"Cohere2", [](model::Shape& s) { s = model::cohere2_shape(s); }},
-      {"Ministral3", [](model::Shape& s) { s = model::ministral3_shape(s); }},
-      {"Hunyuan", [](model::Shape& s) { s = model::hunyuan_shape(s); }},
-      {"Nanochat", [](model::Shape& s) { s = model::nanochat_shape(s); }},
-      {"FalconH1", [](model::Shape& s) { s = model::falcon_h1_shape(s); }},
-      {"Gemma4", [](model::Shape& s) { s = model::gemma4_shape(s); }},
-      {"Gemma4E", [](model::Shape& s) { s = model::gemma4_e_shape(s); }},
-      {"Llama4", [](model::Shape& s) { s = model::llama4_shape(s); }},
-      {"Phimoe", [](model::Shape& s) { s = model::phimoe_shape(s); }},
-      {"KimiLinear", [](model::Shape& s) { s = model::kimi_linear_shape(s); }},
-      {"Afmoe", [](model::Shape& s) { s = model::afmoe_shape(s); }}};
+      {"Lfm2", [](model::Outline& s) { s = model::lfm2_outline(s); }},
+      {"Cohere2", [](model::Outline& s) { s = model::cohere2_outline(s); }},
+      {"Ministral3", [](model::Outline& s) { s = model::ministral3_outline(s); }},
+      {"Hunyuan", [](model::Outline& s) { s = model::hunyuan_outline(s); }},
+      {"Nanochat", [](model::Outline& s) { s = model::nanochat_outline(s); }},
+      {"FalconH1", [](model::Outline& s) { s = model::falcon_h1_outline(s); }},
+      {"Gemma4", [](model::Outline& s) { s = model::gemma4_outline(s); }},
+      {"Gemma4E", [](model::Outline& s) { s = model::gemma4_e_outline(s); }},
+      {"Llama4", [](model::Outline& s) { s = model::llama4_outline(s); }},
+      {"Phimoe", [](model::Outline& s) { s = model::phimoe_outline(s); }},
+      {"KimiLinear", [](model::Outline& s) { s = model::kimi_linear_outline(s); }},
+      {"Afmoe", [](model::Outline& s) { s = model::afmoe_outline(s); }},
+      {"WindowsOfTwoWidths", [](model::Outline& s) { s = model::two_windows_outline(s); }}};
   return cases;
 }
 
 // Features that Gemma's generations have in common.
-void gemma(model::Shape& s) {
+void gemma(model::Outline& s) {
   s.window = 5;
   s.block_types = {{.windowed = true}, {.windowed = true}, {}, {.windowed = true}};
   s.norm_place = model::NormPlace::kAround;
@@ -419,32 +420,32 @@ void gemma(model::Shape& s) {
   s.tie_embeddings = true;
 }
 
-using model::Shape;
+using model::Outline;
 const std::vector<FamilyCase>& families() {
   static const std::vector<FamilyCase> cases{
-      FamilyCase{"Qwen2", [](Shape& s) { s.qkv_bias = true; }},
-      FamilyCase{"Qwen3", [](Shape& s) { s.qk_norm = model::QkNorm::kEachHead; }},
+      FamilyCase{"Qwen2", [](Outline& s) { s.qkv_bias = true; }},
+      FamilyCase{"Qwen3", [](Outline& s) { s.qk_norm = model::QkNorm::kEachHead; }},
       FamilyCase{"Olmo2",
-                 [](Shape& s) {
+                 [](Outline& s) {
                    s.qk_norm = model::QkNorm::kAllHeads;
                    s.norm_place = model::NormPlace::kBehind;
                    s.norm_eps = 1e-6;
                  }},
       FamilyCase{"Granite",
-                 [](Shape& s) {
+                 [](Outline& s) {
                    s.embedding_scale = 6.0;
                    s.residual_scale = 0.4;
                    s.attention_scale = 0.2;
                    s.logit_divisor = 4.0;
                  }},
       FamilyCase{"SmolLm3",
-                 [](Shape& s) {
+                 [](Outline& s) {
                    s.block_types = {{}, {}, {.rotates = false}, {}};
                    s.tie_embeddings = true;
                  }},
-      FamilyCase{"Mistral", [](Shape& s) { s.window = 7; }},
+      FamilyCase{"Mistral", [](Outline& s) { s.window = 7; }},
       FamilyCase{"Phi3",
-                 [](Shape& s) {
+                 [](Outline& s) {
                    s.window = 30;
                    s.rope = {.scaling = model::RopeScaling::kLongRope,
                              .original_max_position_embeddings = 16,
@@ -453,35 +454,35 @@ const std::vector<FamilyCase>& families() {
                              .long_factors = {1, 1.5, 3, 9}};
                  }},
       FamilyCase{"Gemma2",
-                 [](Shape& s) {
+                 [](Outline& s) {
                    gemma(s);
                    // As large as the scores and logits of fresh weights, so that they matter.
                    s.score_cap = 0.01;
                    s.logit_cap = 0.2;
                  }},
       FamilyCase{"Gemma3",
-                 [](Shape& s) {
+                 [](Outline& s) {
                    gemma(s);
                    s.qk_norm = model::QkNorm::kEachHead;
                    s.window_rope = model::Rope{.theta = 100.0};
                  }},
       FamilyCase{
           "Mixtral",
-          [](Shape& s) { s.experts = {.count = 5, .per_token = 2, .hidden = 14, .normalised = true}; }},
+          [](Outline& s) { s.experts = {.count = 5, .per_token = 2, .hidden = 14, .normalised = true}; }},
       // Most experts get no token of a micro-batch.
       FamilyCase{"Qwen3Moe",
-                 [](Shape& s) {
+                 [](Outline& s) {
                    s.qk_norm = model::QkNorm::kEachHead;
                    s.experts = {.count = 48, .per_token = 3, .hidden = 6, .normalised = true};
                    s.block_types = {{.experts = true}, {}, {.experts = true}, {.experts = true}};
                  }},
       FamilyCase{"Qwen2Moe",
-                 [](Shape& s) {
+                 [](Outline& s) {
                    s.qkv_bias = true;
                    s.experts = {
                        .count = 6, .per_token = 2, .hidden = 7, .shared_hidden = 12, .shared_gate = true};
                  }},
-      FamilyCase{"GptOss", [](Shape& s) {
+      FamilyCase{"GptOss", [](Outline& s) {
                    s.window = 4;
                    s.block_types = {{.windowed = true, .experts = true},
                                     {.experts = true},
@@ -503,7 +504,7 @@ const std::vector<FamilyCase>& families() {
 const std::vector<FamilyCase>& hybrids() {
   static const std::vector<FamilyCase> cases{
       FamilyCase{"OlmoHybrid",
-                 [](Shape& s) {
+                 [](Outline& s) {
                    s.recurrent = {.key_heads = 6,
                                   .value_heads = 6,
                                   .key_width = 3,
@@ -519,7 +520,7 @@ const std::vector<FamilyCase>& hybrids() {
                                     {.rotates = false}};
                  }},
       FamilyCase{"Qwen3Next",
-                 [](Shape& s) {
+                 [](Outline& s) {
                    s.recurrent = {.key_heads = 6,
                                   .value_heads = 12,
                                   .key_width = 3,
@@ -545,7 +546,7 @@ const std::vector<FamilyCase>& hybrids() {
       // Value heads share key heads, which lanes that exchange heads part; a convolution is wider than many
       // documents and pieces; some layers attend through a window, some have experts.
       FamilyCase{"RecurrentBesideOthers",
-                 [](Shape& s) {
+                 [](Outline& s) {
                    s.recurrent = {
                        .key_heads = 6, .value_heads = 18, .key_width = 4, .value_width = 3, .convolution = 9};
                    s.window = 5;
@@ -556,7 +557,7 @@ const std::vector<FamilyCase>& hybrids() {
                                     {.experts = true}};
                  }},
       FamilyCase{"DeepSeekV3",
-                 [](Shape& s) {
+                 [](Outline& s) {
                    s.latent = {.q_rank = 10, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
                    s.kv_heads = s.heads;
                    s.head_dim = 8;
@@ -570,7 +571,7 @@ const std::vector<FamilyCase>& hybrids() {
                    s.block_types = {{}, {.experts = true}, {.experts = true}, {.experts = true}};
                  }},
       FamilyCase{"GraniteHybrid",
-                 [](Shape& s) {
+                 [](Outline& s) {
                    s.recurrent = {.recurrence = model::Recurrence::kMamba2,
                                   .key_heads = 6,
                                   .value_heads = 12,
@@ -587,7 +588,7 @@ const std::vector<FamilyCase>& hybrids() {
                                     {.rotates = false},
                                     {.rotates = false, .recurrent = true}};
                  }},
-      FamilyCase{"Gla", [](Shape& s) {
+      FamilyCase{"Gla", [](Outline& s) {
                    s.recurrent = {.recurrence = model::Recurrence::kGla,
                                   .key_heads = 6,
                                   .value_heads = 6,
@@ -604,10 +605,10 @@ const std::vector<FamilyCase>& hybrids() {
 // exchange, and between head groups, keys and values travel.
 TEST(EquivalenceOfLatentRings, NarrowRowsGoRound) {
   RunOptions options;
-  options.shape.latent = {.q_rank = 10, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
-  options.shape.kv_heads = options.shape.heads;
-  options.shape.head_dim = 8;
-  options.shape.rotated = 2;
+  options.model.latent = {.q_rank = 10, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
+  options.model.kv_heads = options.model.heads;
+  options.model.head_dim = 8;
+  options.model.rotated = 2;
   const RunRecord reference = run_in_process(options);
   options.plan = &ringed_plan;
   for (const auto& [ranks, strategy, head_lanes] : {std::tuple(4, "<1,1,4>", 1),
@@ -630,7 +631,7 @@ TEST(EquivalenceOfLatentRings, NarrowRowsGoRound) {
 class EquivalenceOfFamilies : public testing::TestWithParam<FamilyCase> {
  protected:
   void SetUp() override {
-    GetParam().apply(options_.shape);
+    GetParam().apply(options_.model);
     reference_ = run_in_process(options_);
     tolerance_ = tolerance_of(options_, reference_);
   }
@@ -694,15 +695,15 @@ TEST(EquivalenceOfRandomShapes, AsOneRank) {
   for (uint64_t seed = 1; seed <= runs; ++seed) {
     base::Rng random(seed);
     RunOptions options;
-    Shape& shape = options.shape;
-    shape.layers = static_cast<int>(random.between(2, 5));
-    shape.hidden = random.between(4, 24) * 2;
-    shape.ffn_hidden = random.between(4, 40) * 2;
-    shape.vocab = random.between(20, 80);
-    shape.norm_eps = 1e-6;
+    Outline& outline = options.model;
+    outline.layers = static_cast<int>(random.between(2, 5));
+    outline.hidden = random.between(4, 24) * 2;
+    outline.ffn_hidden = random.between(4, 40) * 2;
+    outline.vocab = random.between(20, 80);
+    outline.norm_eps = 1e-6;
     const FamilyCase& family = families()[random.below(families().size())];
-    family.apply(shape);
-    if (!shape.block_types.empty()) shape.block_types.resize(static_cast<size_t>(shape.layers));
+    family.apply(outline);
+    if (!outline.block_types.empty()) outline.block_types.resize(static_cast<size_t>(outline.layers));
     const RunRecord reference = run_in_process(options);
     const Tolerance tolerance = tolerance_of(options, reference);
     const auto& [ranks, strategy] = strategies[random.below(strategies.size())];
@@ -740,7 +741,7 @@ TEST_F(Equivalence, OffloadingChangesNothingAtAll) {
   options.world_size = 4;
   options.steps = 4;
   options.max_tokens = 64;
-  options.shape.layers = 8;
+  options.model.layers = 8;
   options.strategies = {"<1,2,1> + <2,1,1>", "<2,2,1>", "4x<1,1,1>", "<1,1,4>"};
   const RunRecord kept = run_in_process(options);
   using strategy::MemoryPolicy;
@@ -760,7 +761,7 @@ TEST_F(Equivalence, OffloadingChangesNothingAtAll) {
 TEST_F(Equivalence, PeakBytesAreThePredictedOnes) {
   RunOptions options;
   options.steps = 3;
-  options.shape.layers = 8;
+  options.model.layers = 8;
   options.max_tokens = 192;
   options.sequences = 16;
   using strategy::MemoryPolicy;

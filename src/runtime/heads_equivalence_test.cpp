@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "layers/number_loss.h"
-#include "model/tuning.h"
+#include "model/outline.h"
+#include "model/test_tuning.h"
 #include "runtime/test_equivalence.h"
 
 namespace sluice::runtime {
@@ -16,7 +17,7 @@ struct HeadCase {
   model::HeadStyle head;
   std::shared_ptr<const layers::NumberLoss> (*loss)() = layers::class_cross_entropy;
   int64_t figures = 0;
-  void (*change)(model::Shape&) = nullptr;
+  void (*change)(model::Outline&) = nullptr;
 };
 void PrintTo(const HeadCase& own, std::ostream* stream) { *stream << own.name; }
 
@@ -24,8 +25,8 @@ class EquivalenceOfHeads : public testing::TestWithParam<HeadCase> {
  protected:
   static RunOptions options() {
     RunOptions options;
-    options.shape.head = GetParam().head;
-    if (GetParam().change != nullptr) GetParam().change(options.shape);
+    options.model.head = GetParam().head;
+    if (GetParam().change != nullptr) GetParam().change(options.model);
     options.number_loss = GetParam().loss();
     options.figures = GetParam().figures;
     return options;
@@ -41,7 +42,7 @@ class EquivalenceOfHeads : public testing::TestWithParam<HeadCase> {
     RunOptions own = options();
     own.world_size = world_size;
     own.strategies = std::move(strategies);
-    if (own.shape.window == 0) return runtime::expect_as_one_rank(std::move(own), plans, one_rank());
+    if (own.model.window == 0) return runtime::expect_as_one_rank(std::move(own), plans, one_rank());
     // The formula for bytes ignores windows, with which lanes send less.
     for (const Plan& plan : plans) {
       own.plan = plan;
@@ -81,25 +82,25 @@ constexpr model::HeadStyle classes_of(model::Pooling pooling) {
 }
 
 // Like ModernBERT: attention sees both directions, in some layers through a window.
-void make_encoder(model::Shape& shape) {
-  shape.causal = false;
-  shape.norm = {.kind = model::NormKind::kLayer, .biases = true};
-  shape.embedding_norm = true;
-  shape.activation = model::Activation::kGelu;
+void make_encoder(model::Outline& outline) {
+  outline.causal = false;
+  outline.norm = {.kind = model::NormKind::kLayer, .biases = true};
+  outline.embedding_norm = true;
+  outline.activation = model::Activation::kGelu;
 }
 // Like BERT: learnt positions, norms of sums.
-void make_bert(model::Shape& shape) {
-  make_encoder(shape);
-  shape.norm_place = model::NormPlace::kOfSum;
-  shape.positions = 4096;
-  shape.mlp_gate = false;
-  shape.mlp_bias = shape.qkv_bias = shape.out_bias = true;
+void make_bert(model::Outline& outline) {
+  make_encoder(outline);
+  outline.norm_place = model::NormPlace::kOfSum;
+  outline.positions = 4096;
+  outline.mlp_gate = false;
+  outline.mlp_bias = outline.qkv_bias = outline.out_bias = true;
 }
-void make_windowed_encoder(model::Shape& shape) {
-  make_encoder(shape);
-  shape.window = 5;
-  shape.block_types.assign(static_cast<size_t>(shape.layers), {.windowed = true});
-  shape.block_types.front().windowed = false;
+void make_windowed_encoder(model::Outline& outline) {
+  make_encoder(outline);
+  outline.window = 5;
+  outline.block_types.assign(static_cast<size_t>(outline.layers), {.windowed = true});
+  outline.block_types.front().windowed = false;
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -122,12 +123,12 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(EquivalenceOfTiedHeads, ANumberHeadLeavesTheEmbeddingAlone) {
   RunOptions options;
-  options.shape = model::shape_of_odd_sizes();
-  options.shape.tie_embeddings = true;
-  options.shape.head = kClasses;
+  options.model = model::outline_of_odd_sizes();
+  options.model.tie_embeddings = true;
+  options.model.head = kClasses;
   options.number_loss = layers::class_cross_entropy();
   const RunRecord one = run_in_process(options);
-  EXPECT_EQ(one.parameters.at("score").size(), static_cast<size_t>(3 * options.shape.hidden));
+  EXPECT_EQ(one.parameters.at("score").size(), static_cast<size_t>(3 * options.model.hidden));
   options.world_size = 4;
   options.strategies = {"<2,2,1>"};
   expect_as_one_rank(options, {dealt_plan}, one);
@@ -135,11 +136,11 @@ TEST(EquivalenceOfTiedHeads, ANumberHeadLeavesTheEmbeddingAlone) {
 
 TEST(EquivalenceOfAdaptedHeads, TheHeadIsTrainedBesideAdapters) {
   RunOptions options;
-  options.shape.head = kClasses;
+  options.model.head = kClasses;
   options.number_loss = layers::class_cross_entropy();
-  model::adapt(options.shape, {.rank = 2, .alpha = 4, .targets = {"q_proj"}});
+  model::adapt(options.model, {.rank = 2, .alpha = 4, .targets = {"q_proj"}});
   const RunRecord one = run_in_process(options);
-  const model::ParameterTable table = model::parameter_table(options.shape);
+  const model::ParameterTable table = model::parameter_table(options.model);
   EXPECT_TRUE(table.head().trained);
   EXPECT_EQ(table.head().parameters.front().name, "score");
   options.world_size = 2;

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "model/outline.h"
 #include "ops/device.h"
 #include "runtime/optimizer.h"
 #include "runtime/test_equivalence.h"
@@ -153,7 +154,7 @@ TEST(Moment, OperatorsAndLoopsGiveTheSameBits) {
 }
 
 TEST(MomentsOf8Bits, TakeTenBytesAParameterWithMasterAndGradient) {
-  const model::ParameterTable table = model::parameter_table(coded_shape());
+  const model::ParameterTable table = model::parameter_table(coded_outline());
   const ParameterStore store(table, {.moments = base::MomentFormat::k8Bit});
   int64_t coded = 0, others = 0;
   for (const model::Bucket& bucket : table.buckets)
@@ -165,7 +166,7 @@ TEST(MomentsOf8Bits, TakeTenBytesAParameterWithMasterAndGradient) {
 
 TEST(MomentsOf8Bits, LearnAsWideOnesDo) {
   RunOptions options;
-  options.shape = coded_shape();
+  options.model = coded_outline();
   options.steps = 20;
   const RunRecord wide = run_in_process(options);
   options.moments = base::MomentFormat::k8Bit;
@@ -179,7 +180,7 @@ TEST(MomentsOf8Bits, LearnAsWideOnesDo) {
 // Each group has one owner and random bits depend on the place, so strategies round alike.
 TEST(MomentsOf8Bits, RoundAlikeUnderEveryStrategy) {
   RunOptions options;
-  options.shape = coded_shape();
+  options.model = coded_outline();
   options.moments = base::MomentFormat::k8Bit;
   const RunRecord one_rank = run_in_process(options);
   for (const auto& [world_size, strategies] :
@@ -214,8 +215,8 @@ void expect_losses_of_one_rank(RunOptions options) {
 TEST(MomentsOf8Bits, RoundAlikeWhereExpertsGetOneToken) {
   for (const int64_t experts : {40, 96}) {
     RunOptions options;
-    options.shape = coded_shape();
-    options.shape.experts = {.count = experts, .per_token = 1, .hidden = 16};
+    options.model = coded_outline();
+    options.model.experts = {.count = experts, .per_token = 1, .hidden = 16};
     options.sequences = 3;
     expect_losses_of_one_rank(options);
   }
@@ -225,9 +226,9 @@ TEST(MomentsOf8Bits, RoundAlikeWhereExpertsGetOneToken) {
 TEST(MomentsOf8Bits, RoundAlikeWhereRowsAreSeenOnlyAtEnds) {
   for (const bool tied : {false, true}) {
     RunOptions options;
-    options.shape = coded_shape();
-    options.shape.vocab = 1999;
-    options.shape.tie_embeddings = tied;
+    options.model = coded_outline();
+    options.model.vocab = 1999;
+    options.model.tie_embeddings = tied;
     expect_losses_of_one_rank(options);
   }
 }

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/fake.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 #include "runtime/test_equivalence.h"
 
 namespace sluice::runtime {
@@ -46,7 +46,7 @@ at::Tensor stored_matrix(const at::Tensor& flat, const HiddenMatrix& matrix) {
 // The lines of torch.optim.Muon, on one rank, in double, after clipping; all else stays unchanged.
 TEST(Muon, UpdatesAsItsFormulasSay) {
   for (const bool matches_adamw : {true, false}) {
-    const model::ParameterTable table = model::parameter_table(model::shape_of_odd_sizes());
+    const model::ParameterTable table = model::parameter_table(model::outline_of_odd_sizes());
     ParameterStore store(table, {.precision = {comm::DType::kFloat64}});
     initialize(store, 5);
     comm::FakeWorld world(1);
@@ -103,7 +103,7 @@ TEST(Muon, ZerosStayZeros) {
 }
 
 TEST(Muon, EachMatrixHasOneRankAndWorkIsSpread) {
-  const model::ParameterTable table = model::parameter_table(model::shape_of_odd_sizes());
+  const model::ParameterTable table = model::parameter_table(model::outline_of_odd_sizes());
   const std::vector<HiddenMatrix> matrices = hidden_matrices(table);
   ASSERT_FALSE(matrices.empty());
   for (const HiddenMatrix& matrix : matrices) {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 #include "runtime/optimizer.h"
 #include "runtime/test_equivalence.h"
 
@@ -45,7 +45,7 @@ TEST(NarrowMasters, ChanceIsOfThePlaceAndTheSeed) {
 
 // A master takes two bytes instead of four, and has no copy if the compute dtype is bfloat16.
 TEST(NarrowMasters, TakeHalfOfWideOnes) {
-  const model::ParameterTable table = model::parameter_table(model::sliced_shape());
+  const model::ParameterTable table = model::parameter_table(model::sliced_outline());
   for (const auto& [compute, wide, narrow] :
        {std::tuple{comm::DType::kBFloat16, 18, 14}, {comm::DType::kFloat32, 16, 18}}) {
     const ParameterStore before(table, {.precision = {compute}});
@@ -57,7 +57,7 @@ TEST(NarrowMasters, TakeHalfOfWideOnes) {
 
 // Steps of a fiftieth of a last place: rounding to the nearest would lose all of them.
 TEST(NarrowMasters, FollowStepsThatAreSmallerThanTheirLastPlace) {
-  const model::ParameterTable table = model::parameter_table(model::sliced_shape());
+  const model::ParameterTable table = model::parameter_table(model::sliced_outline());
   ParameterStore store(table, {.precision = {comm::DType::kBFloat16, Masters::kBFloat16}});
   for (const model::Bucket& bucket : table.buckets) store.owner(bucket.index).master.fill_(1);
   store.refresh_compute_copies();

@@ -5,7 +5,7 @@
 
 #include <numeric>
 
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 #include "ops/device.h"
 
 namespace sluice::runtime {
@@ -52,7 +52,7 @@ void update_once(ParameterStore& store, const AdamW& options) {
 }
 
 TEST(Optimizer, WaitsForEachSlicesReadersBeforeItChangesThatSlice) {
-  const model::ParameterTable table = model::parameter_table(model::sliced_shape());
+  const model::ParameterTable table = model::parameter_table(model::sliced_outline());
   ParameterStore store = store_on(table, at::kCPU, comm::DType::kFloat32);
   initialize(store, 5);
   std::vector<at::Tensor> before;
@@ -71,7 +71,7 @@ TEST(Optimizer, WaitsForEachSlicesReadersBeforeItChangesThatSlice) {
 }
 
 TEST(Optimizer, EachGroupHasItsOwnRates) {
-  const model::ParameterTable table = model::parameter_table(model::sliced_shape());
+  const model::ParameterTable table = model::parameter_table(model::sliced_outline());
   const auto stepped = [&](const AdamW& options, const std::vector<std::vector<std::string>>& groups) {
     ParameterStore store = store_on(table, at::kCPU, comm::DType::kFloat64);
     initialize(store, 5);
@@ -113,9 +113,9 @@ TEST(Optimizer, EachGroupHasItsOwnRates) {
 // A fixed step against the sign of counts, or the counts themselves. Neither is a gradient, and groups do not
 // change either.
 TEST(Optimizer, CountedParametersFollowTheirCounts) {
-  model::Shape shape = model::sliced_shape();
-  shape.experts = {.count = 5, .per_token = 2, .hidden = 8, .corrected = true, .remembers_loads = true};
-  const model::ParameterTable table = model::parameter_table(shape);
+  model::Outline outline = model::sliced_outline();
+  outline.experts = {.count = 5, .per_token = 2, .hidden = 8, .corrected = true, .remembers_loads = true};
+  const model::ParameterTable table = model::parameter_table(outline);
   ParameterStore store(table, {.precision = {comm::DType::kBFloat16}});
   store.set_parameter_groups(model::parameter_group_runs(table, {{"*.mlp.gate.*"}}));
   initialize(store, 5);
@@ -158,7 +158,7 @@ TEST(DeviceOptimizer, UpdatesAsTheCpuDoes) {
   if (ops::gpu_count() == 0) GTEST_SKIP() << "no GPU";
   const at::Device gpu(at::kCUDA, 0);
   ops::prepare_device(gpu);
-  const model::ParameterTable table = model::parameter_table(model::sliced_shape());
+  const model::ParameterTable table = model::parameter_table(model::sliced_outline());
   for (const comm::DType compute : {comm::DType::kFloat32, comm::DType::kBFloat16, comm::DType::kFloat64}) {
     ParameterStore on_gpu = store_on(table, gpu, compute), on_cpu = store_on(table, at::kCPU, compute);
     train(on_gpu);

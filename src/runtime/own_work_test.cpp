@@ -5,6 +5,7 @@
 #include "graph/build.h"
 #include "graph/step_times.h"
 #include "graph/testing.h"
+#include "model/outline.h"
 #include "model/parameters.h"
 #include "runtime/local_program.h"
 
@@ -15,11 +16,11 @@ namespace graphs = graph::testing;
 
 // Two pipelines of one rank: rank 0 with long sequences, rank 1 with short ones and less to do.
 graph::StepGraph two_ranks(int pace_percent = 100) {
-  const model::Shape shape = model::shape_of_12_heads(4);
+  const model::Outline outline = model::outline_of_12_heads(4);
   strategy::StepPlan plan = graphs::plan_from_text("2x<1,1,1>", {"4000, 4000", "300+300, 200"}, 2);
   plan.pipelines[0].pipeline.slowdown_percent = pace_percent;
-  return graph::build(plan, model::parameter_table(shape),
-                      graphs::small_cost(shape, {.device_bytes = 1 << 28}), 2);
+  return graph::build(plan, model::parameter_table(outline),
+                      graphs::small_cost(outline, {.device_bytes = 1 << 28}), 2);
 }
 
 // A rank's measurements under `reality`; `awaited`: the rank that transfers and rounds waited for.

@@ -56,7 +56,7 @@ TEST(PushCodecs, BytesAreThoseOfTheFormula) {
   options.gpus_per_node = 8;
   options.strategies = {"4x<1,1,1>"};
   options.steps = 1;
-  const model::ParameterTable table = model::parameter_table(options.shape);
+  const model::ParameterTable table = model::parameter_table(options.model);
   int64_t exact = 0;
   for (const model::Bucket& bucket : table.buckets) {
     for (const model::Parameter& parameter : bucket.parameters)
@@ -75,8 +75,8 @@ TEST(PushCodecs, BytesAreThoseOfTheFormula) {
 // Counts of visits are whole numbers that steer corrections: an error of one would change the step.
 TEST(PushCodecs, CountsAndNormsTravelAsTheyAre) {
   RunOptions options = on_four_ranks({});
-  options.shape.experts = {.count = 4, .per_token = 2, .hidden = 9, .normalised = true};
-  options.shape.experts.sigmoid = options.shape.experts.corrected = true;
+  options.model.experts = {.count = 4, .per_token = 2, .hidden = 9, .normalised = true};
+  options.model.experts.sigmoid = options.model.experts.corrected = true;
   options.moe_router_bias_update_rate = 1e-3;
   options.steps = 1;
   const RunRecord wide = run_in_process(options);

@@ -4,7 +4,8 @@
 
 #include "layers/expanded_base.h"
 #include "model/coded_weight.h"
-#include "model/tuning.h"
+#include "model/outline.h"
+#include "model/test_tuning.h"
 #include "runtime/test_equivalence.h"
 
 namespace sluice::runtime {
@@ -13,23 +14,23 @@ namespace {
 using base::WeightFormat;
 
 // All linear layers have adapters; the rows of some matrices are whole blocks, those of others are not.
-model::Shape shape_of(WeightFormat format, int64_t word_bytes, int64_t hidden) {
-  model::Shape shape = model::shape_of_odd_sizes();
+model::Outline shape_of(WeightFormat format, int64_t word_bytes, int64_t hidden) {
+  model::Outline outline = model::outline_of_odd_sizes();
   if (hidden > 0) {
-    shape.hidden = hidden;
-    shape.heads = 4;
-    shape.kv_heads = 2;
-    shape.head_dim = hidden / shape.heads;
-    shape.ffn_hidden = 2 * hidden;
+    outline.hidden = hidden;
+    outline.heads = 4;
+    outline.kv_heads = 2;
+    outline.head_dim = hidden / outline.heads;
+    outline.ffn_hidden = 2 * hidden;
   }
-  model::adapt(shape, {.rank = 2, .alpha = 4, .targets = {"all-linear"}});
-  model::quantize_base(shape, {format, word_bytes});
-  return shape;
+  model::adapt(outline, {.rank = 2, .alpha = 4, .targets = {"all-linear"}});
+  model::quantize_base(outline, {format, word_bytes});
+  return outline;
 }
 
 // The base's numbers, by name, as one rank expands them from initialize()'s draws.
-std::map<std::string, std::vector<float>> expanded_base(const model::Shape& shape, comm::DType dtype) {
-  const model::ParameterTable table = model::parameter_table(shape);
+std::map<std::string, std::vector<float>> expanded_base(const model::Outline& outline, comm::DType dtype) {
+  const model::ParameterTable table = model::parameter_table(outline);
   ParameterStore store(table, {.precision = {dtype}});
   initialize(store, 7);
   std::map<std::string, std::vector<float>> values;
@@ -45,14 +46,14 @@ std::map<std::string, std::vector<float>> expanded_base(const model::Shape& shap
   return values;
 }
 
-void expect_as_expanded(const model::Shape& shape, int world_size, const std::string& strategy) {
+void expect_as_expanded(const model::Outline& outline, int world_size, const std::string& strategy) {
   RunOptions options;
-  options.shape = shape;
+  options.model = outline;
   options.world_size = world_size;
   options.strategies = {strategy};
-  options.initial = expanded_base(options.shape, options.dtype);
+  options.initial = expanded_base(options.model, options.dtype);
   RunOptions beforehand = options;
-  beforehand.shape = model::with_plain_base(options.shape);
+  beforehand.model = model::with_plain_base(options.model);
   // Coding expanded numbers again gives the same codes.
   const RunRecord coded = run_in_process(options), expanded = run_in_process(beforehand);
   EXPECT_EQ(coded.losses, expanded.losses) << strategy;
@@ -72,24 +73,24 @@ void expect_as_expanded(WeightFormat format, int64_t hidden, int world_size, con
 
 // Experts are coded too, each on its own; lanes gather or divide them.
 TEST(QuantizedBase, TrainsAsItsExpandedNumbersWithExperts) {
-  model::Shape shape = model::shape_of_odd_sizes();
-  shape.experts = {.count = 4, .per_token = 2, .hidden = 14, .normalised = true};
-  model::adapt(shape, {.rank = 2, .alpha = 4, .targets = {"all-linear"}});
-  model::quantize_base(shape, {WeightFormat::kNf4, 8});
+  model::Outline outline = model::outline_of_odd_sizes();
+  outline.experts = {.count = 4, .per_token = 2, .hidden = 14, .normalised = true};
+  model::adapt(outline, {.rank = 2, .alpha = 4, .targets = {"all-linear"}});
+  model::quantize_base(outline, {WeightFormat::kNf4, 8});
   int64_t of_experts = 0;
-  const model::ParameterTable table = model::parameter_table(shape);
+  const model::ParameterTable table = model::parameter_table(outline);
   for (const model::Bucket& bucket : table.buckets) of_experts += bucket.coded && bucket.of_experts ? 1 : 0;
-  EXPECT_EQ(of_experts, shape.layers);
-  expect_as_expanded(shape, 4, "<1,1,4,4,2>");
-  expect_as_expanded(shape, 4, "<2,1,2,2>");
+  EXPECT_EQ(of_experts, outline.layers);
+  expect_as_expanded(outline, 4, "<1,1,4,4,2>");
+  expect_as_expanded(outline, 4, "<2,1,2,2>");
 }
 
 TEST(QuantizedBase, TrainsAsItsExpandedNumbersOnOneRank) {
   RunOptions options;
-  options.shape = shape_of(WeightFormat::kNf4, 8, 0);
-  options.initial = expanded_base(options.shape, options.dtype);
+  options.model = shape_of(WeightFormat::kNf4, 8, 0);
+  options.initial = expanded_base(options.model, options.dtype);
   RunOptions beforehand = options;
-  beforehand.shape = model::with_plain_base(options.shape);
+  beforehand.model = model::with_plain_base(options.model);
   const RunRecord coded = run_in_process(options), expanded = run_in_process(beforehand);
   EXPECT_EQ(coded.losses, expanded.losses);
   EXPECT_LT(coded.losses.back(), coded.losses.front());

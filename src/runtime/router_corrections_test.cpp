@@ -30,9 +30,9 @@ RunOptions chosen_by_corrections(const std::string& strategy, int world_size) {
   options.strategies = {strategy};
   options.steps = 1;
   options.moe_router_bias_update_rate = kRate;
-  options.shape.experts = {.count = kExperts, .per_token = kPerToken, .hidden = 9, .normalised = true};
-  options.shape.experts.sigmoid = options.shape.experts.corrected = true;
-  for (const model::Bucket& bucket : model::parameter_table(options.shape).buckets) {
+  options.model.experts = {.count = kExperts, .per_token = kPerToken, .hidden = 9, .normalised = true};
+  options.model.experts.sigmoid = options.model.experts.corrected = true;
+  for (const model::Bucket& bucket : model::parameter_table(options.model).buckets) {
     for (const model::Parameter& parameter : bucket.parameters) {
       if (parameter.name.ends_with(".router"))
         options.initial[parameter.name] = std::vector<float>(static_cast<size_t>(parameter.size()), 0.0F);

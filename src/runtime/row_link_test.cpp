@@ -1,9 +1,8 @@
 #include "runtime/row_link.h"
 
-#include <gtest/gtest.h>
-
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
+#include <gtest/gtest.h>
 
 #include <map>
 #include <mutex>
@@ -15,6 +14,7 @@
 #include "base/error.h"
 #include "comm/fake.h"
 #include "link/test_cases.h"
+#include "model/outline.h"
 #include "runtime/test_cluster.h"
 
 namespace sluice::runtime {
@@ -31,9 +31,10 @@ struct Pair {
   RowPlacement from, to;
 };
 
-strategy::StepPlan random_plan(base::Rng& rng, const std::vector<strategy::Sequence>& sequences, int world_size) {
-  const model::Shape shape = model::shape_of_odd_sizes();
-  const strategy::Strategy strategy = link::random_strategy(rng, shape, world_size);
+strategy::StepPlan random_plan(base::Rng& rng, const std::vector<strategy::Sequence>& sequences,
+                               int world_size) {
+  const model::Outline outline = model::outline_of_odd_sizes();
+  const strategy::Strategy strategy = link::random_strategy(rng, outline, world_size);
   const auto make = std::vector{dealt_plan, ringed_plan, packed_plan}[static_cast<size_t>(rng.below(3))];
   return make(static_cast<int64_t>(rng.below(1000)), sequences, strategy, 96);
 }
@@ -81,7 +82,8 @@ ActRows filled(const RowPlacement& placement, int rank, int64_t width) {
 }
 
 // Expects every token's row, and zeros everywhere else.
-void expect_carried(const RowPlacement& placement, int rank, const ActRows& rows, int64_t width, uint64_t seed) {
+void expect_carried(const RowPlacement& placement, int rank, const ActRows& rows, int64_t width,
+                    uint64_t seed) {
   double rest = 0;
   for (const at::Tensor& shard : rows) rest += shard.numel() > 0 ? shard.abs().sum().item<double>() : 0;
   for_each_row(placement, rank, rows, width,

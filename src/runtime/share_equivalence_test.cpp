@@ -73,7 +73,7 @@ TEST_F(EquivalenceOfShares, RingAcrossGroupsWhoseEarlierPassesDifferInNumber) {
 
 TEST_F(EquivalenceOfShares, TiedEmbeddings) {
   RunOptions options;
-  options.shape.tie_embeddings = true;
+  options.model.tie_embeddings = true;
   const RunRecord reference = run_in_process(options);
   options.world_size = 4;
   options.strategies = {"<1,1,4,2>", "<1,2,2,2>", "<2,1,2,2>", "<1,1,4,4>"};
@@ -113,8 +113,8 @@ TEST_F(EquivalenceOfShares, TwoLevelLinks) {
 TEST_F(EquivalenceOfShares, SumsInNodesBeforeThoseBetweenThem) {
   for (const bool tied : {false, true}) {
     RunOptions options;
-    options.shape.tie_embeddings = tied;
-    options.shape.layers = 4;
+    options.model.tie_embeddings = tied;
+    options.model.layers = 4;
     const RunRecord reference = run_in_process(options);
     options.world_size = 6;
     options.gpus_per_node = 2;
@@ -130,14 +130,14 @@ TEST_F(EquivalenceOfShares, SumsInNodesBeforeThoseBetweenThem) {
 TEST_F(EquivalenceOfShares, SumsInNodesInPieces) {
   for (const bool tied : {false, true}) {
     RunOptions options;
-    options.shape.tie_embeddings = tied;
-    options.shape.vocab = 8192;
+    options.model.tie_embeddings = tied;
+    options.model.vocab = 8192;
     const RunRecord reference = run_in_process(options);
     options.world_size = 6;
     options.gpus_per_node = 2;
     options.strategies = {"<1,1,6,6>", "<1,1,4,4> + <1,1,2,2>"};
     for (const int holders : {6, 4})
-      ASSERT_GT(cost::last_pieces({}, options.shape.vocab * options.shape.hidden / holders), 1);
+      ASSERT_GT(cost::last_pieces({}, options.model.vocab * options.model.hidden / holders), 1);
     expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
     options.plan = uneven_plan;
     expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
@@ -168,7 +168,7 @@ TEST_F(EquivalenceOfShares, RecomputingAndOffloadingChangeNothingAtAll) {
   options.world_size = 4;
   options.steps = 4;
   options.max_tokens = 64;
-  options.shape.layers = 8;
+  options.model.layers = 8;
   options.strategies = {"<1,1,4,4>", "<1,2,2,2>", "<1,1,4,2>"};
   expect_memory_policies_change_nothing(std::move(options));
 }
@@ -178,7 +178,7 @@ TEST_F(EquivalenceOfShares, RecomputingAndOffloadingChangeNothingAtAll) {
 TEST_F(EquivalenceOfShares, PeakBytesAreThePredictedOnes) {
   RunOptions options;
   options.steps = 2;
-  options.shape.layers = 8;
+  options.model.layers = 8;
   options.max_tokens = 600;
   options.sequences = 100;
   options.world_size = 4;
@@ -249,7 +249,7 @@ TEST_F(EquivalenceOfSharesAndExchanges, SwitchingEveryStep) {
 TEST_F(EquivalenceOfSharesAndExchanges, FewKeyHeads) {
   for (const int key_heads : {1, 2}) {
     RunOptions options;
-    options.shape.kv_heads = key_heads;
+    options.model.kv_heads = key_heads;
     const RunRecord reference = run_in_process(options);
     options.world_size = 5;
     options.strategies = {"<1,1,5,5>", "<1,1,4,2>"};
@@ -261,7 +261,7 @@ TEST_F(EquivalenceOfSharesAndExchanges, FewKeyHeads) {
 
 TEST_F(EquivalenceOfSharesAndExchanges, TiedEmbeddings) {
   RunOptions options;
-  options.shape.tie_embeddings = true;
+  options.model.tie_embeddings = true;
   const RunRecord reference = run_in_process(options);
   options.world_size = 4;
   options.strategies = {"<1,1,4,2>", "<1,2,2,2>", "<2,1,2,2>", "<1,1,4,4>"};
@@ -274,7 +274,7 @@ TEST_F(EquivalenceOfSharesAndExchanges, MemoryPoliciesChangeNothingAtAll) {
   RunOptions options;
   options.world_size = 4;
   options.steps = 4;
-  options.shape.layers = 6;
+  options.model.layers = 6;
   options.strategies = {"<1,1,4,2>", "<2,1,2,2>", "<1,1,4,4>"};
   options.plan = packed_plan;
   options.exchanges = {{.head_lanes = 0}, {.head_lanes = 2}};
@@ -297,7 +297,7 @@ class EquivalenceOfExpertLanes : public testing::Test {
  protected:
   static RunOptions options_of(const model::Experts& experts) {
     RunOptions options;
-    options.shape.experts = experts;
+    options.model.experts = experts;
     options.moe_aux_loss_coeff = 0.3;
     return options;
   }
@@ -375,7 +375,7 @@ TEST_F(EquivalenceOfExpertLanes, PlacedAnewInEveryStep) {
 }
 TEST_F(EquivalenceOfExpertLanes, MostExpertsVisitedByNobody) {
   RunOptions options = options_of({.count = 48, .per_token = 3, .hidden = 6, .normalised = true});
-  options.shape.block_types = {{.experts = true}, {}, {.experts = true}, {.experts = true}};
+  options.model.block_types = {{.experts = true}, {}, {.experts = true}, {.experts = true}};
   expect_as_one_rank(options, 4, {"<1,1,4,4,4>", "<1,2,2,2,2>"}, {dealt_plan});
 }
 TEST_F(EquivalenceOfExpertLanes, SharedOnesAndBiases) {
@@ -390,7 +390,7 @@ TEST_F(EquivalenceOfExpertLanes, RecomputingAndOffloadingChangeNothingAtAll) {
   RunOptions options = eight();
   options.world_size = 4;
   options.steps = 4;
-  options.shape.layers = 6;
+  options.model.layers = 6;
   options.strategies = {"<1,1,4,4,4>", "<1,2,2,2,2>", "<1,1,4,4,2>"};
   options.policies = {{}};
   const RunRecord kept = run_in_process(options);

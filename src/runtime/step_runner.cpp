@@ -117,8 +117,7 @@ void StepRunner::open_micro_batches(const StepTokens& tokens) {
     if (run_.end > program.head()) {
       std::vector<int64_t> target_of_row = own.targets;
       target_of_row.resize(static_cast<size_t>(batch.flow.layout.rows), -1);
-      const bool takes_given =
-          optimizer_ != nullptr || resources_.context.shape.head.kind != model::HeadKind::kVocabulary;
+      const bool takes_given = optimizer_ != nullptr || !resources_.context.model.has_vocabulary();
       batch.flow.targets = layers::targets(target_of_row, resources_.context.parallel, device,
                                            takes_given ? own.given : std::vector<double>());
       if (resources_.teacher != nullptr) batch.flow.targets.teacher = resources_.teacher->at(batch.place);
@@ -147,7 +146,7 @@ layers::DispatchedRows StepRunner::travelling_rows(const strategy::Pass& pass) c
 layers::RowLayout StepRunner::layout_of(const strategy::PipelineMicroBatch& micro_batch) const {
   const c10::Device device = resources_.store.options().device;
   const int tp = pipeline_->scheme.tp;
-  const layers::Reach reach = layers::reach_of(resources_.context.shape);
+  const layers::Reach reach = layers::reach_of(resources_.context.model);
   if (micro_batch.lanes == 1)
     return layers::row_layout(lane_part_spans(micro_batch, place_.lane, graph_.plan), tp, device, reach);
   layers::LanePartSpans spans{.lane = place_.lane - micro_batch.first_lane,
@@ -529,7 +528,7 @@ void StepRunner::pass(comm::Communicator& communicator, const Border& border, La
     if (border.travels == layers::Travels::kGradients || !comes_back) own.reset();
     return activations_.give_back(before - flowing_bytes(batch));
   }
-  const int64_t shard_rows = batch.flow.layout.rows / tp, hidden = resources_.context.shape.hidden;
+  const int64_t shard_rows = batch.flow.layout.rows / tp, hidden = resources_.context.model.hidden();
   const auto type = at::TensorOptions().dtype(scalar_type(options.precision.compute)).device(options.device);
   at::Tensor received = at::empty({shard_rows, model::border_width(program, border.position, tp)}, type);
   communicator.receive(received.mutable_data_ptr(), static_cast<int64_t>(received.nbytes()), border.peer)
@@ -661,7 +660,7 @@ std::vector<std::vector<double>> StepRunner::row_numbers() const {
 
 // Bytes of this rank's rows between two operations.
 int64_t StepRunner::row_bytes(const LanePart& batch) const {
-  return batch.flow.layout.rows / pipeline_->scheme.tp * resources_.context.shape.hidden *
+  return batch.flow.layout.rows / pipeline_->scheme.tp * resources_.context.model.hidden() *
          comm::size_of(resources_.store.options().precision.compute);
 }
 

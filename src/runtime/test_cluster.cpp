@@ -18,7 +18,7 @@
 #include "graph/memory.h"
 #include "model/expert_slots.h"
 #include "model/head_parts.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 #include "ops/device.h"
 #include "runtime/make_executor.h"
 #include "runtime/test_teacher.h"
@@ -29,20 +29,20 @@
 
 namespace sluice::runtime {
 
-model::Shape coded_shape() {
-  model::Shape shape = model::shape_of_odd_sizes();
-  shape.layers = 2;
-  shape.hidden = 48;
-  shape.head_dim = 12;
-  shape.ffn_hidden = 130;
-  return shape;
+model::Outline coded_outline() {
+  model::Outline outline = model::outline_of_odd_sizes();
+  outline.layers = 2;
+  outline.hidden = 48;
+  outline.head_dim = 12;
+  outline.ffn_hidden = 130;
+  return outline;
 }
 
-cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node, int64_t device_bytes,
+cost::CostModel small_cost(const model::Outline& outline, int gpus_per_node, int64_t device_bytes,
                            const Precision& precision, const strategy::WireCodecs& codecs) {
   cost::CostModel::Options options;
-  options.shape = shape;
-  const model::Program program(shape);
+  options.model = outline;
+  const model::Program program(outline);
   for (int tp = 1; tp <= 12; ++tp) {
     const cost::Quadratic times = cost::Quadratic::from_ns(0.01 / tp, 100.0 / tp, 2000);
     const cost::Quadratic embedding = cost::Quadratic::from_ns(0, 10, 500);
@@ -287,12 +287,12 @@ int64_t sums_home_bytes(const strategy::Pipeline& pipeline, const strategy::Pipe
 
 int64_t exchange_bytes_by_formula(const strategy::StepPlan& plan, const model::ParameterTable& table,
                                   comm::DType dtype, int gpus_per_node) {
-  const model::Shape& shape = table.shape;
+  const model::Outline& outline = table.model.outline();
   const base::Interval blocks = table.program.blocks();
   const int64_t walked_back = table.program.walked_back(blocks).size();
   int64_t bytes = 0;
-  const int64_t head_bytes = shape.head_dim * comm::size_of(dtype);
-  const model::Latent& latent = shape.latent;
+  const int64_t head_bytes = outline.head_dim * comm::size_of(dtype);
+  const model::Latent& latent = outline.latent;
   const int64_t narrow_bytes =
       latent.kv_rank > 0 ? (latent.kv_rank + latent.rotated) * comm::size_of(dtype) : 0;
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
@@ -300,7 +300,7 @@ int64_t exchange_bytes_by_formula(const strategy::StepPlan& plan, const model::P
     for (const strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches) {
       if (micro_batch.lanes == 1) continue;
       const auto [forward, backward] =
-          micro_batch_exchange_bytes(micro_batch, model::head_counts(shape, tp), head_bytes, narrow_bytes);
+          micro_batch_exchange_bytes(micro_batch, model::head_counts(outline, tp), head_bytes, narrow_bytes);
       // Recomputed activations exchange heads again, as in the forward; rings pass nothing again.
       const int64_t again = micro_batch.head_lanes() > 1 ? 2 * forward - backward : 0;
       const base::Interval back = table.program.walked_back(blocks);
@@ -308,11 +308,13 @@ int64_t exchange_bytes_by_formula(const strategy::StepPlan& plan, const model::P
       for (int64_t block = back.begin; block < back.end; ++block)
         recomputed += micro_batch.memory.recomputes(block - blocks.begin) ? 1 : 0;
       bytes += tp * (blocks.size() * forward + walked_back * backward + recomputed * again);
-      const int64_t row_bytes = micro_batch.head_lanes() == 1 && narrow_bytes > 0
-                                    ? narrow_bytes
-                                    : ring_row_bytes(micro_batch, model::head_counts(shape, tp), head_bytes);
+      const int64_t row_bytes =
+          micro_batch.head_lanes() == 1 && narrow_bytes > 0
+              ? narrow_bytes
+              : ring_row_bytes(micro_batch, model::head_counts(outline, tp), head_bytes);
       bytes += tp * sums_home_bytes(pipeline.pipeline, micro_batch, table.program, row_bytes, gpus_per_node);
-      if (shape.head.pooling == model::Pooling::kMean) bytes += tp * mean_bytes(micro_batch, shape.hidden);
+      if (outline.head.pooling == model::Pooling::kMean)
+        bytes += tp * mean_bytes(micro_batch, outline.hidden);
     }
   }
   return bytes;
@@ -412,7 +414,7 @@ class RankRun {
     if (options_.nudge > 0) nudge(engine.store());
     if (options_.from != nullptr) set_owned(*options_.from, engine.store());
     cost::CostModel::Options machine =
-        small_cost(table_.shape, options_.gpus_per_node, options_.device_bytes, precision(), options_.codecs)
+        small_cost(table_.model, options_.gpus_per_node, options_.device_bytes, precision(), options_.codecs)
             .options();
     machine.cut_times = options_.cut_times;
     if (!options_.trunks.empty()) trunks_.emplace(trunks_of(options_), options_.world_size, table_, machine);
@@ -428,7 +430,7 @@ class RankRun {
   Precision precision() const { return {.compute = options_.dtype, .masters = options_.masters}; }
 
   bool counts(const strategy::Sequence& sequence, int64_t position) const {
-    return options_.number_loss ? has_number(sequence, position, table_.shape)
+    return options_.number_loss ? has_number(sequence, position, table_.model)
                                 : has_loss(sequence, position, options_.loss_one_in);
   }
 
@@ -483,19 +485,19 @@ class RankRun {
   }
 
   void place_experts(strategy::StepPlan& plan, base::Rng rng) const {
-    const model::Shape& shape = table_.shape;
+    const model::Outline& outline = table_.model.outline();
     for (strategy::PipelinePlan& each : plan.pipelines) {
       const int lanes = each.pipeline.scheme.ep;
       if (lanes == 1) continue;
       strategy::ExpertPlacement placement;
-      for (int64_t layer = 0; layer < shape.layers; ++layer) {
+      for (int64_t layer = 0; layer < outline.layers; ++layer) {
         std::vector<int>& seats = placement.layers.emplace_back();
-        if (!shape.block_type(layer).experts) continue;
-        const std::vector<int> even = shuffled(rng, shape.experts.count);
+        if (!outline.block_type(layer).experts) continue;
+        const std::vector<int> even = shuffled(rng, outline.experts.count);
         for (int lane = 0; lane < lanes; ++lane) {
           const base::Interval part = base::even_part(std::ssize(even), lanes, lane);
           std::vector<int> own(even.begin() + part.begin, even.begin() + part.end);
-          for (const int expert : shuffled(rng, shape.experts.count)) {
+          for (const int expert : shuffled(rng, outline.experts.count)) {
             if (std::ssize(own) == part.size() + options_.redundant_experts) break;
             if (std::ranges::find(own, expert) == own.end()) own.push_back(expert);
           }
@@ -515,8 +517,8 @@ class RankRun {
 
   StepTokens tokens_of(const graph::StepGraph& graph) const {
     if (options_.number_loss)
-      return made_up_numbers(graph.plan, options_.world_size, rank_, table_.shape, options_.figures);
-    return made_up_tokens(graph.plan, options_.world_size, rank_, table_.shape.vocab, options_.loss_one_in);
+      return made_up_numbers(graph.plan, options_.world_size, rank_, table_.model, options_.figures);
+    return made_up_tokens(graph.plan, options_.world_size, rank_, table_.model.vocab(), options_.loss_one_in);
   }
 
   void evaluate(Engine& engine, const cost::CostModel& cost, int64_t step) {
@@ -639,7 +641,7 @@ class RankRun {
   void set_exchanges(strategy::StepPlan& plan) const {
     size_t next = 0;
     for (strategy::PipelinePlan& pipeline : plan.pipelines) {
-      const int64_t heads = model::head_counts(table_.shape, pipeline.pipeline.scheme.tp).queries;
+      const int64_t heads = model::head_counts(table_.model, pipeline.pipeline.scheme.tp).queries;
       for (strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches) {
         if (micro_batch.lanes == 1) continue;
         const auto& [wanted, exchange] = options_.exchanges[next++ % options_.exchanges.size()];
@@ -699,7 +701,7 @@ int64_t usual_steps() {
 RunRecord run_in_process(const RunOptions& options) {
   at::set_num_threads(1);
   const model::ParameterTable table =
-      model::parameter_table(options.shape, model::Program(options.shape, options.cut_times));
+      model::parameter_table(options.model, model::Program(options.model, options.cut_times));
   comm::FakeOptions fake;
   fake.max_delay_ns = options.max_delay_ns;
   comm::FakeWorld world(options.world_size, fake);

@@ -13,7 +13,7 @@
 #include "cost/cost_model.h"
 #include "layers/loss.h"
 #include "model/parameters.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 #include "runtime/engine.h"
 #include "runtime/test_owned_state.h"
 #include "runtime/test_tokens.h"
@@ -21,13 +21,14 @@
 
 namespace sluice::runtime {
 
-// A model small enough for thousands of steps: two layers of the kind of model::shape_of_odd_sizes(), but
+// A model small enough for thousands of steps: two layers of the kind of model::outline_of_odd_sizes(), but
 // large enough that their transfers and moments may be coded. The model's ends are too small for codecs
 // (strategy::kLeastDifferences).
-model::Shape coded_shape();
+model::Outline coded_outline();
 // Costs of the shape with made-up times. Ample memory and FP64 unless others are given.
 constexpr int64_t kAmpleBytes = int64_t{1} << 32;
-cost::CostModel small_cost(const model::Shape& shape, int gpus_per_node, int64_t device_bytes = kAmpleBytes,
+cost::CostModel small_cost(const model::Outline& outline, int gpus_per_node,
+                           int64_t device_bytes = kAmpleBytes,
                            const Precision& precision = {.compute = comm::DType::kFloat64},
                            const strategy::WireCodecs& codecs = {});
 
@@ -130,11 +131,11 @@ struct RunOptions {
   int64_t figures = 0;                                         // its inputs for each row
   double z_loss = 0;                                           // as in layers::with_z_loss
   // A teacher of this shape, drawn with another seed, runs before each step under its plan.
-  std::optional<model::Shape> teacher = {};
+  std::optional<model::Outline> teacher = {};
   layers::Distillation distillation = {};
-  double moe_aux_loss_coeff = 0;                                     // as in layers::LayerContext
-  double moe_router_bias_update_rate = 0;                                  // as in AdamW
-  std::optional<Muon> muon = {};                               // likewise
+  double moe_aux_loss_coeff = 0;           // as in layers::LayerContext
+  double moe_router_bias_update_rate = 0;  // as in AdamW
+  std::optional<Muon> muon = {};           // likewise
   base::MomentFormat moments = base::MomentFormat::kWide;
   Masters masters = Masters::kWide;
   int64_t max_tokens = 96;
@@ -144,7 +145,7 @@ struct RunOptions {
   uint64_t nudge = 0;
   // Initial values of parameters, by name, instead of random ones.
   std::map<std::string, std::vector<float>> initial = {};
-  model::Shape shape = model::shape_of_odd_sizes();
+  model::Outline model = model::outline_of_odd_sizes();
   model::KindTimes cut_times;         // times by which stages are cut
   c10::Device device = c10::kCPU;     // a GPU is shared by all ranks
   DeviceStandIn* stand_in = nullptr;  // instead of `device`

@@ -2,7 +2,8 @@
 
 #include <utility>
 
-#include "model/tuning.h"
+#include "model/outline.h"
+#include "model/test_tuning.h"
 
 namespace sluice::runtime {
 
@@ -42,22 +43,22 @@ const Feature kFeatures[] = {
      [] {
        RunOptions options = short_run(4, {"<1,1,4>", "<2,2,1>"});
        options.plan = ringed_plan;
-       options.shape.window = 7;
-       options.shape.block_types = {{.windowed = true}, {}, {.windowed = true}, {}};
-       options.shape.score_cap = 0.01;
-       options.shape.logit_cap = 0.2;
+       options.model.window = 7;
+       options.model.block_types = {{.windowed = true}, {}, {.windowed = true}, {}};
+       options.model.score_cap = 0.01;
+       options.model.logit_cap = 0.2;
        return options;
      }},
     {"Adapters",
      [] {
        RunOptions options = short_run(4, {"<1,2,1> + <2,1,1>", "<1,1,4,2>"});
-       model::adapt(options.shape, {.rank = 2, .alpha = 3, .targets = {"q_proj", "down_proj"}});
+       model::adapt(options.model, {.rank = 2, .alpha = 3, .targets = {"q_proj", "down_proj"}});
        return options;
      }},
     {"FrozenParts",
      [] {
        RunOptions options = short_run(4, {"<1,2,1> + <2,1,1>", "4x<1,1,1>"});
-       model::freeze(options.shape, {"model.embed_tokens", "model.layers.0.*", "*.mlp.down_proj*"});
+       model::freeze(options.model, {"model.embed_tokens", "model.layers.0.*", "*.mlp.down_proj*"});
        return options;
      }},
     {"MaskedHead",
@@ -69,46 +70,46 @@ const Feature kFeatures[] = {
     {"Experts",
      [] {
        RunOptions options = short_run(4, {"<1,2,1> + <2,1,1>", "4x<1,1,1>", "<1,1,4,4>"});
-       options.shape.experts = {.count = 5, .per_token = 2, .hidden = 14, .normalised = true};
+       options.model.experts = {.count = 5, .per_token = 2, .hidden = 14, .normalised = true};
        return options;
      }},
     {"ExpertsOfASharedOneWithBiases",
      [] {
        RunOptions options = short_run(4, {"<2,1,1> + 2x<1,1,1>", "<1,1,4>"});
        options.plan = ringed_plan;
-       options.shape.experts = {
+       options.model.experts = {
            .count = 6, .per_token = 2, .hidden = 9, .shared_hidden = 7, .shared_gate = true, .biases = true};
        return options;
      }},
     {"DividedExperts",
      [] {
        RunOptions options = short_run(4, {"<1,1,4,4,4>", "<1,1,4,4,2>"});
-       options.shape.experts = {.count = 8, .per_token = 2, .hidden = 14, .normalised = true};
+       options.model.experts = {.count = 8, .per_token = 2, .hidden = 14, .normalised = true};
        return options;
      }},
     {"GatedDeltaLayersBesideAttention",
      [] {
        RunOptions options = short_run(4, {"<1,1,4>", "<2,2,1>", "<1,1,4,4>"});
        options.plan = packed_plan;
-       options.shape.recurrent = {
+       options.model.recurrent = {
            .key_heads = 4, .value_heads = 12, .key_width = 4, .value_width = 3, .convolution = 6};
-       options.shape.block_types = {{.recurrent = true}, {}, {.recurrent = true}, {.recurrent = true}};
+       options.model.block_types = {{.recurrent = true}, {}, {.recurrent = true}, {.recurrent = true}};
        return options;
      }},
     {"LatentAttention",
      [] {
        RunOptions options = short_run(4, {"<1,1,4>", "<2,2,1>", "<1,1,4,4>"});
        options.plan = ringed_plan;
-       options.shape.latent = {.q_rank = 10, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
-       options.shape.kv_heads = options.shape.heads;
-       options.shape.head_dim = 8;
-       options.shape.rotated = 2;
+       options.model.latent = {.q_rank = 10, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
+       options.model.kv_heads = options.model.heads;
+       options.model.head_dim = 8;
+       options.model.rotated = 2;
        return options;
      }},
     {"PullInDifferences",
      [] {
        RunOptions options = short_run(4, {"4x<1,1,1>", "4x<1,1,1>", "<2,1,1> + <1,2,1>"});
-       options.shape = coded_shape();
+       options.model = coded_outline();
        options.codecs.pull = strategy::PullCodec::kInt8Difference;
        return options;
      },
@@ -124,7 +125,7 @@ const Feature kFeatures[] = {
     {"MomentsOfEightBits",
      [] {
        RunOptions options = short_run(4, {"<2,2,1>", "4x<1,1,1>"});
-       options.shape = coded_shape();
+       options.model = coded_outline();
        options.moments = base::MomentFormat::k8Bit;
        return options;
      },

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "graph/build.h"
+#include "model/outline.h"
 #include "runtime/engine.h"
 #include "runtime/make_executor.h"
 
@@ -13,10 +14,10 @@ namespace sluice::runtime {
 class TestTeacher {
  public:
   // Made beside an engine of these options; all arguments but the shape and the options must outlive it.
-  TestTeacher(const model::Shape& shape, cost::CostModel cost,
+  TestTeacher(const model::Outline& outline, cost::CostModel cost,
               const std::vector<strategy::Strategy>& strategies, comm::Transport& transport,
               const Engine& beside, Engine::Options options)
-      : table_(model::parameter_table(shape, cost.program())),
+      : table_(model::parameter_table(outline, cost.program())),
         cost_(std::move(cost)),
         world_size_(transport.world_size()) {
     options.distillation.reset();

@@ -65,9 +65,10 @@ class TrunkActs {
 
   ActRows carry(size_t from, RowEnd from_end, size_t to, RowEnd to_end, ActRows& rows) {
     const graph::StepGraph &source = any_graph(trunks_[from]), &target = any_graph(trunks_[to]);
-    const RowLink link = row_link(link::row_placement(source.plan, source.world_size, from_end),
-                                  link::row_placement(target.plan, target.world_size, to_end),
-                                  engine_.store().table().shape.hidden, source.links->topology, engine_.rank());
+    const RowLink link =
+        row_link(link::row_placement(source.plan, source.world_size, from_end),
+                 link::row_placement(target.plan, target.world_size, to_end),
+                 engine_.store().table().model.hidden(), source.links->topology, engine_.rank());
     // Ranks of other stages have no rows.
     std::erase_if(rows, [](const at::Tensor& shard) { return !shard.defined(); });
     result_.acts.back().row_bytes =
@@ -85,7 +86,8 @@ class TrunkActs {
 size_t first_trained(std::span<const TrunkStep> trunks) {
   size_t trunk = 0;
   const model::Program& program = any_graph(trunks.front()).program;
-  while (trunk + 1 < trunks.size() && any_graph(trunks[trunk]).program.run().end <= program.first_trained()) ++trunk;
+  while (trunk + 1 < trunks.size() && any_graph(trunks[trunk]).program.run().end <= program.first_trained())
+    ++trunk;
   return trunk;
 }
 

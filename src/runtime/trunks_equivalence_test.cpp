@@ -1,5 +1,5 @@
-// A model cut into trunks, each under strategies of its own, trains as one rank trains the whole: losses, norms and
-// parameters to 1e-11 in FP64, and row links carry the bytes of the formula.
+// A model cut into trunks, each under strategies of its own, trains as one rank trains the whole: losses,
+// norms and parameters to 1e-11 in FP64, and row links carry the bytes of the formula.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "model/tuning.h"
+#include "model/test_tuning.h"
 #include "runtime/test_equivalence.h"
 
 namespace sluice::runtime {
@@ -20,11 +20,13 @@ constexpr int kRanks = 4;
 
 // TP, lanes and rings, FSDP, stages, and pipelines of different kinds.
 const std::vector<std::string>& kinds_of_strategies() {
-  static const std::vector<std::string> all{"4x<1,1,1>", "2x<2,1,1>", "<1,2,2>", "<1,1,4,4>", "<1,1,2> + <2,1,1>"};
+  static const std::vector<std::string> all{"4x<1,1,1>", "2x<2,1,1>", "<1,2,2>", "<1,1,4,4>",
+                                            "<1,1,2> + <2,1,1>"};
   return all;
 }
 
-RunOptions two_trunks(std::vector<std::string> first, std::vector<std::string> second, int world_size = kRanks) {
+RunOptions two_trunks(std::vector<std::string> first, std::vector<std::string> second,
+                      int world_size = kRanks) {
   RunOptions options;
   options.world_size = world_size;
   options.strategies = {"<1,1,1>"};
@@ -90,10 +92,10 @@ TEST_F(Trunks, OnNodesOfTwoRanks) {
 
 TEST_F(Trunks, RecomputeAndOffloadApart) {
   RunOptions options = two_trunks({"<1,1,2> + 2x<1,1,1>", "4x<1,1,1>"}, {"<1,2,2>", "<1,1,4,4>"});
-  options.shape.layers = 8;
+  options.model.layers = 8;
   const RunRecord one = [&] {
     RunOptions whole;
-    whole.shape = options.shape;
+    whole.model = options.model;
     return run_in_process(whole);
   }();
   options.trunks = {{0, 5}, {5, 10}};
@@ -108,19 +110,19 @@ TEST_F(Trunks, RecomputeAndOffloadApart) {
 // The head of the second trunk reads and learns the first one's embedding.
 TEST_F(Trunks, ThatShareTheEmbedding) {
   RunOptions whole;
-  whole.shape.tie_embeddings = !whole.shape.tie_embeddings;
+  whole.model.tie_embeddings = !whole.model.tie_embeddings;
   const RunRecord one = run_in_process(whole);
   RunOptions options = two_trunks({"2x<2,1,1>", "<1,1,4,4>"}, {"<1,2,2>", "4x<1,1,1>"});
-  options.shape = whole.shape;
+  options.model = whole.model;
   expect_equal(run_in_process(options), one, 1e-11, 1e-11);
 }
 
 TEST_F(Trunks, WhoseFirstIsFrozenLearnWithoutIt) {
   RunOptions whole;
-  model::freeze(whole.shape, {"model.embed_tokens", "model.layers.[01]"});
+  model::freeze(whole.model, {"model.embed_tokens", "model.layers.[01]"});
   const RunRecord one = run_in_process(whole);
   RunOptions options = two_trunks({"2x<2,1,1>", "<1,1,4,4>"}, {"<1,2,2>", "4x<1,1,1>"});
-  options.shape = whole.shape;
+  options.model = whole.model;
   const RunRecord record = run_in_process(options);
   expect_equal(record, one, 1e-11, 1e-11);
   expect_rows_by_formula(record);
@@ -150,10 +152,10 @@ TEST_F(Trunks, ContinueOnOtherRanksUnderOtherPairs) {
 
 TEST_F(Trunks, OfAMixtureWhoseExpertsLanesDivide) {
   RunOptions whole;
-  whole.shape.experts = {.count = 4, .per_token = 2, .hidden = 8, .normalised = true};
+  whole.model.experts = {.count = 4, .per_token = 2, .hidden = 8, .normalised = true};
   const RunRecord one = run_in_process(whole);
   RunOptions options = two_trunks({"<1,1,4,4,2>", "4x<1,1,1>"}, {"<1,1,4,4,4>", "2x<2,1,1>"});
-  options.shape = whole.shape;
+  options.model = whole.model;
   expect_equal(run_in_process(options), one, 1e-11, 1e-11);
 }
 
@@ -167,7 +169,7 @@ TEST_F(Trunks, ThatNoStageHoldsAreRefusedByName) {
 }
 
 TEST_F(Trunks, WithoutABlockAreRefused) {
-  const model::Program program(model::shape_of_odd_sizes());
+  const model::Program program(model::outline_of_odd_sizes());
   EXPECT_THROW(program.trunk({0, 1}), base::InputError);
   EXPECT_THROW(program.trunk({5, 6}), base::InputError);
   EXPECT_THROW(program.trunk({3, 9}), base::InputError);

@@ -7,7 +7,8 @@
 
 #include "base/text.h"
 #include "cost/link_buffers.h"
-#include "model/tuning.h"
+#include "model/outline.h"
+#include "model/test_tuning.h"
 #include "runtime/test_equivalence.h"
 
 namespace sluice::runtime {
@@ -15,7 +16,7 @@ namespace {
 
 struct Tuning {
   std::string name;
-  void (*apply)(model::Shape&);
+  void (*apply)(model::Outline&);
 };
 void PrintTo(const Tuning& tuning, std::ostream* stream) { *stream << tuning.name; }
 
@@ -23,7 +24,7 @@ class EquivalenceOfTuning : public testing::TestWithParam<Tuning> {
  protected:
   static RunOptions options() {
     RunOptions options;
-    GetParam().apply(options.shape);
+    GetParam().apply(options.model);
     options.steps = std::max<int64_t>(options.steps, 6);  // in fewer losses may not come down
     return options;
   }
@@ -41,7 +42,7 @@ class EquivalenceOfTuning : public testing::TestWithParam<Tuning> {
 };
 
 TEST_P(EquivalenceOfTuning, OnlyWhatIsTrainedMoves) {
-  const model::ParameterTable table = model::parameter_table(options().shape);
+  const model::ParameterTable table = model::parameter_table(options().model);
   ParameterStore before(table, {.precision = {comm::DType::kFloat64}});
   initialize(before, 7);
   const RunRecord& trained = one_rank();
@@ -113,29 +114,29 @@ INSTANTIATE_TEST_SUITE_P(
     Cases, EquivalenceOfTuning,
     testing::Values(
         Tuning{"FrozenLayersAndEmbedding",
-               [](model::Shape& s) {
+               [](model::Outline& s) {
                  model::freeze(s, {"model.embed_tokens", "model.layers.[01]"});
                }},
         Tuning{"OnlyTheHead",
-               [](model::Shape& s) {
+               [](model::Outline& s) {
                  model::freeze(s, {"model.embed_tokens", "model.layers"});
                }},
         Tuning{"OnlyNormsAndTheTiedTable",
-               [](model::Shape& s) {
+               [](model::Outline& s) {
                  s.tie_embeddings = true;
                  model::freeze(s, {"*_proj.weight"});
                }},
         Tuning{"FrozenTiedTable",
-               [](model::Shape& s) {
+               [](model::Outline& s) {
                  s.tie_embeddings = s.qkv_bias = true;
                  model::freeze(s, {"model.embed_tokens", "*.gate_proj.weight", "*.up_proj.weight", "*norm*"});
                }},
         Tuning{"Adapters",
-               [](model::Shape& s) {
+               [](model::Outline& s) {
                  model::adapt(s, {.rank = 3, .alpha = 12, .targets = {"q_proj", "v_proj", "down_proj"}});
                }},
         Tuning{"AdaptersOfExperts",
-               [](model::Shape& s) {
+               [](model::Outline& s) {
                  s.experts = {.count = 4, .per_token = 2, .hidden = 14, .normalised = true};
                  s.block_types = {{.experts = true}, {}, {.experts = true}, {.experts = true}};
                  model::adapt(
@@ -144,12 +145,12 @@ INSTANTIATE_TEST_SUITE_P(
                          .targets = {"v_proj", "down_proj", "experts.gate_up_proj", "experts.down_proj"}});
                }},
         Tuning{"AdaptersOfABaseInNf4",
-               [](model::Shape& s) {
+               [](model::Outline& s) {
                  model::adapt(s, {.rank = 2, .alpha = 8, .targets = {"all-linear"}});
                  model::quantize_base(s, {base::WeightFormat::kNf4, 8});
                }},
         Tuning{"AdaptersOfAllWithATiedTable",
-               [](model::Shape& s) {
+               [](model::Outline& s) {
                  s.tie_embeddings = true;
                  model::adapt(s, {.rank = 2, .alpha = 8, .targets = {"all-linear"}});
                }}),
@@ -159,14 +160,14 @@ INSTANTIATE_TEST_SUITE_P(
 // even parts and placed, some twice. Frozen matrices are pulled and never pushed.
 TEST(AdaptersOfExperts, TrainAsOneRankWhereverExpertsAre) {
   RunOptions options;
-  options.shape.experts = {.count = 6,
+  options.model.experts = {.count = 6,
                            .per_token = 2,
                            .hidden = 14,
                            .normalised = true,
                            .shared_hidden = 12,
                            .sigmoid = true,
                            .corrected = true};
-  model::adapt(options.shape,
+  model::adapt(options.model,
                {.rank = 2,
                 .alpha = 6,
                 .targets = {"q_proj", "up_proj", "mlp.experts.gate_up_proj", "mlp.experts.down_proj"}});
@@ -187,11 +188,11 @@ TEST(AdaptersOfExperts, TrainAsOneRankWhereverExpertsAre) {
 // Under rings and head exchange other lanes make keys and values from a lane's narrow rows.
 TEST(AdaptersOfLatentMatrices, TrainAsOneRank) {
   RunOptions options;
-  options.shape.latent = {.q_rank = 10, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
-  options.shape.kv_heads = options.shape.heads;
-  options.shape.head_dim = 8;
-  options.shape.rotated = 2;
-  model::adapt(options.shape,
+  options.model.latent = {.q_rank = 10, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
+  options.model.kv_heads = options.model.heads;
+  options.model.head_dim = 8;
+  options.model.rotated = 2;
+  model::adapt(options.model,
                {.rank = 2,
                 .alpha = 6,
                 .targets = {"q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"}});
@@ -208,7 +209,7 @@ TEST(AdaptersOfLatentMatrices, TrainAsOneRank) {
 TEST(MaskedHead, TrainsAsOneRankUnderEveryStrategy) {
   for (const bool tied : {false, true}) {
     RunOptions options;
-    options.shape.tie_embeddings = tied;
+    options.model.tie_embeddings = tied;
     options.loss_one_in = 20;
     const RunRecord reference = run_in_process(options);
     const auto expect_as_one_rank = [&](int world_size, std::vector<std::string> strategies) {

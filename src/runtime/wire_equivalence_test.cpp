@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "link/wire.h"
+#include "model/outline.h"
 #include "runtime/differences.h"
 #include "runtime/test_equivalence.h"
 #include "strategy/wire_codec.h"
@@ -19,7 +20,7 @@ using strategy::PullCodec;
 
 RunOptions pulled(PullCodec codec, int ranks, std::vector<std::string> strategies) {
   RunOptions options;
-  options.shape = coded_shape();
+  options.model = coded_outline();
   options.codecs.pull = codec;
   options.world_size = ranks;
   options.strategies = std::move(strategies);
@@ -47,7 +48,7 @@ TEST(PullCodecs, EveryStrategyComputesWithTheSameNumbers) {
 }
 
 TEST(PullCodecs, DifferencesTakeTheirBits) {
-  const model::ParameterTable table = model::parameter_table(coded_shape());
+  const model::ParameterTable table = model::parameter_table(coded_outline());
   int64_t coded = 0;
   for (const model::Bucket& bucket : table.buckets) {
     if (bucket.size < strategy::kLeastDifferences) continue;

@@ -74,13 +74,13 @@ base::Feasible<std::vector<plan::Proposal>> propose_under(const cost::CostModel&
 void check_heads(const std::vector<strategy::Strategy>& candidates, const PlanningTask& task) {
   const cost::ExchangeSet& exchanges = task.choices.exchanges;
   if (exchanges.ring || exchanges.nested || exchanges.moves_queries()) return;
-  const model::Shape& shape = task.cost.options().shape;
+  const model::Model& model = task.cost.options().model;
   for (const strategy::Strategy& candidate : candidates) {
     for (const strategy::Pipeline& pipeline : candidate.pipelines) {
-      const int64_t heads = model::most_head_lanes(shape, pipeline.scheme.tp);
+      const int64_t heads = model::most_head_lanes(model, pipeline.scheme.tp);
       if (pipeline.scheme.cp <= heads) continue;
       throw InputError(text("strategy '", to_text(candidate), "': its ", pipeline.scheme.cp,
-                            " lanes can't all exchange heads, because of the model's ", shape.heads,
+                            " lanes can't all exchange heads, because of the model's ", model.heads(),
                             " a TP rank has ", heads, ": lower cp to ", heads,
                             " or less, or exchange nested, in a ring or by auto"));
     }
@@ -286,14 +286,14 @@ void require_context(const plan::Planner& planner, int64_t context_length) {
       planner.max_len_tokens(), ": ", way_out(request), "; or set memory.device_gib or data.context_length"));
 }
 
-std::vector<int> tensor_parallel_degrees(const model::Shape& shape,
+std::vector<int> tensor_parallel_degrees(const model::Model& model,
                                          const std::vector<strategy::Strategy>& strategies, int most) {
   std::set<int> degrees;
   for (int tp = 1; tp <= most; tp *= 2) degrees.insert(tp);
   for (const strategy::Strategy& strategy : strategies) {
     for (const strategy::Pipeline& pipeline : strategy.pipelines) degrees.insert(pipeline.scheme.tp);
   }
-  std::erase_if(degrees, [&](int tp) { return !model::tp_fault(shape, tp).empty(); });
+  std::erase_if(degrees, [&](int tp) { return !model::tp_fault(model, tp).empty(); });
   return {degrees.begin(), degrees.end()};
 }
 

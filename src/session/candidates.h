@@ -33,7 +33,7 @@ void check_lanes(const std::vector<strategy::Strategy>& candidates, const plan::
 void require_context(const plan::Planner& planner, int64_t context_length);
 
 // The TP degrees that divide the model: the strategies', and all powers of two up to `most`.
-std::vector<int> tensor_parallel_degrees(const model::Shape& shape,
+std::vector<int> tensor_parallel_degrees(const model::Model& model,
                                          const std::vector<strategy::Strategy>& strategies, int most);
 
 }  // namespace sluice::session

@@ -63,7 +63,7 @@ std::optional<int64_t> mean_makespan_ns(PlanningTask task, const strategy::Strat
   task.choices.selection = plan::Selection::kBest;
   const plan::Planner planner = make_planner(task);
   const cost::CostModel& cost = planner.cost();
-  const model::ParameterTable table = model::parameter_table(cost.options().shape, cost.program());
+  const model::ParameterTable table = model::parameter_table(cost.options().model, cost.program());
   int64_t sum_ns = 0, batches = 0;
   for (const size_t batch :
        plan::spread_within(task.sample_batches, plan::kMostSampleTokens, kChoiceBatches)) {

@@ -185,8 +185,8 @@ void label_margins(DataPhase& phase) {
   }
 }
 
-void label_documents(const model::Shape& shape, DataPhase& phase) {
-  const std::shared_ptr<const corpus::LabelRule> rule = label_rule(shape);
+void label_documents(const model::Model& model, DataPhase& phase) {
+  const std::shared_ptr<const corpus::LabelRule> rule = label_rule(model);
   phase.training.label_by(rule);
   for (ValidationData& set : phase.validation) set.blend.label_by(rule);
 }
@@ -200,7 +200,7 @@ DataPhase open_phase(const config::RunConfig& config, const config::DataConfig& 
                   .sampling = sampling,
                   .validation = open_validation(data, indexed, sampling)};
   phase.training.require_targets();
-  if (config.head.labelled()) label_documents(*config.model.shape, phase);
+  if (config.head.labelled()) label_documents(*config.model.resolved, phase);
   if (config.head.kind == config::HeadUse::kReward) label_margins(phase);
   if (!data.batches.empty()) {
     phase.listed = std::make_shared<const corpus::BatchList>(
@@ -354,7 +354,7 @@ Data open_data(const config::RunConfig& config, corpus::IndexedOptions indexed) 
         "[config] data.validation has no texts that go with it: hold some of data.train out, with "
         "data.validation_fraction");
   }
-  indexed.vocabulary = config.model.shape->vocab;
+  indexed.vocabulary = config.model.resolved->vocab();
   Data data;
   data.phases.push_back(open_phase(config, config.data, 0, indexed));
   const config::DataConfig* before = &config.data;

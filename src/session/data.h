@@ -65,8 +65,9 @@ std::optional<corpus::Sample> longest_training(const DataPhase& phase);
 std::optional<corpus::Sample> longest_validation(const DataPhase& phase);
 
 // Opens the configuration's corpora. InputError as corpus::Blend and corpus::Sampler, or if no training
-// corpus is named, both kinds of validation are, or a mask leaves no targets. REQUIRES: config.model.shape.
-// `indexed`: how corpora in buckets are found; its vocabulary is replaced by the model's.
+// corpus is named, both kinds of validation are, or a mask leaves no targets. REQUIRES:
+// config.model.resolved. `indexed`: how corpora in buckets are found; its vocabulary is replaced by the
+// model's.
 Data open_data(const config::RunConfig& config, corpus::IndexedOptions indexed = {});
 
 }  // namespace sluice::session

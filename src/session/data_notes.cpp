@@ -177,7 +177,7 @@ void add_positions(const config::RunConfig& config, std::vector<std::string>& no
 }  // namespace
 
 void require_rows(const config::RunConfig& config, const Data& data) {
-  const int64_t rows = config.model.shape->vocab;
+  const int64_t rows = config.model.resolved->vocab();
   for (const DataPhase& phase : data.phases) {
     require_rows(phase.training, rows);
     if (phase.rejected) require_rows(*phase.rejected, rows);

@@ -15,7 +15,7 @@ namespace sluice::session {
 // InputError naming the corpus and both numbers if a corpus has tokens without rows in the model. A corpus is
 // searched if its tokenizer has more ids than the model has rows, or an unknown number of ids. The search is
 // whole for too many ids, and for a .bin of at most kMostSearchedBytes; else it looks at evenly spread
-// documents. REQUIRES: config.model.shape.
+// documents. REQUIRES: config.model.resolved.
 inline constexpr int64_t kMostSearchedBytes = int64_t{1} << 28;
 void require_rows(const config::RunConfig& config, const Data& data);
 

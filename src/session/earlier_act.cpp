@@ -24,10 +24,10 @@ strategy::StepPlan plan_of_other(strategy::StepPlan plan) {
   return plan;
 }
 
-std::string cut_fault(const strategy::StepPlan& plan, const model::Shape& shape) {
+std::string cut_fault(const strategy::StepPlan& plan, const model::Model& model) {
   for (const strategy::PipelinePlan& pipeline : plan.pipelines) {
     const strategy::Scheme& scheme = pipeline.pipeline.scheme;
-    const std::string fault = model::cut_fault(shape, scheme.tp, scheme.pp, scheme.ep);
+    const std::string fault = model::cut_fault(model, scheme.tp, scheme.pp, scheme.ep);
     if (!fault.empty()) return base::text("the teacher under ", strategy::to_text(scheme), ": ", fault);
   }
   return "";
@@ -94,7 +94,8 @@ std::string room_fault(const graph::StepGraph& graph, const cost::CostModel& cos
     const strategy::Pipeline& pipeline = plan.pipeline;
     const int64_t capacity = cost.on(pipeline).device_bytes();
     for (int each = 0; each < pipeline.scheme.cp * pipeline.scheme.tp && capacity > 0; ++each) {
-      const int rank = pipeline.rank_of(pipeline.scheme.pp - 1, each / pipeline.scheme.tp, each % pipeline.scheme.tp);
+      const int rank =
+          pipeline.rank_of(pipeline.scheme.pp - 1, each / pipeline.scheme.tp, each % pipeline.scheme.tp);
       const int64_t own = left[static_cast<size_t>(rank)];
       const int64_t needed = memory[static_cast<size_t>(rank)].peak_bytes + own;
       if (needed <= capacity) continue;
@@ -119,17 +120,17 @@ EarlierAct earlier_act(const TrunkPlanning& planning, graph::LinkPlans& link_pla
 
 std::vector<int64_t> left_bytes(const EarlierAct& act, const graph::StepGraph& step,
                                 const cost::MemoryModel& memory) {
-  const int64_t of_row = act.table.shape.hidden * memory.element_bytes;
+  const int64_t of_row = act.table.model.hidden() * memory.element_bytes;
   return bytes_of_ranks(step, [&](const LaneRows& rows, int64_t tp) {
-    return ((rows.all + tp - 1) / tp + (act.table.shape.vocab + tp - 1) / tp) * of_row;
+    return ((rows.all + tp - 1) / tp + (act.table.model.vocab() + tp - 1) / tp) * of_row;
   });
 }
 
 std::vector<int64_t> kept_bytes(const EarlierAct& act, const graph::StepGraph& step,
                                 const cost::MemoryModel& memory) {
-  const int64_t of_row = act.table.shape.hidden * memory.element_bytes;
+  const int64_t of_row = act.table.model.hidden() * memory.element_bytes;
   return bytes_of_ranks(step, [&](const LaneRows& rows, int64_t tp) {
-    const int64_t entries = (act.table.shape.vocab + tp - 1) / tp;
+    const int64_t entries = (act.table.model.vocab() + tp - 1) / tp;
     int64_t beside_bytes = 0;
     for (const int64_t own : rows.with_loss)
       beside_bytes = std::max(beside_bytes, divergence_bytes(own, entries, memory, act.divergence));
@@ -141,7 +142,7 @@ std::vector<int64_t> kept_bytes(const EarlierAct& act, const graph::StepGraph& s
 base::Feasible<graph::StepGraph> try_build_earlier(const EarlierAct& act, const graph::StepGraph& step,
                                                    const cost::CostModel& cost) {
   const strategy::StepPlan plan = plan_of_other(step.plan);
-  if (std::string fault = cut_fault(plan, act.table.shape); !fault.empty()) return base::Infeasible{fault};
+  if (std::string fault = cut_fault(plan, act.table.model); !fault.empty()) return base::Infeasible{fault};
   const cost::MemoryModel& memory = cost.options().memory;
   if (std::string fault =
           room_fault(step, cost, kept_bytes(act, step, memory), "the teacher's rows and output matrix");
@@ -152,7 +153,8 @@ base::Feasible<graph::StepGraph> try_build_earlier(const EarlierAct& act, const 
     base::Feasible<graph::StepGraph> built =
         graph::try_build(plan, act.table, act.cost, step.world_size, options);
     if (!built) return base::Infeasible{base::text("the teacher: ", built.none().why)};
-    if (std::string fault = room_fault(*built, act.cost, left_bytes(act, step, memory), "the rows that it leaves");
+    if (std::string fault =
+            room_fault(*built, act.cost, left_bytes(act, step, memory), "the rows that it leaves");
         !fault.empty())
       return base::Infeasible{base::text("the teacher: ", fault)};
     return built;

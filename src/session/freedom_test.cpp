@@ -48,7 +48,7 @@ class Freedom : public testing::TestWithParam<Setting> {
                             .choices = {.max_cp = max_cp, .fsdp = share}};
     const plan::Planner planner = make_planner(task);
     const model::ParameterTable table =
-        model::parameter_table(task.cost.options().shape, task.cost.program());
+        model::parameter_table(task.cost.options().model, task.cost.program());
     int64_t total_ns = 0;
     for (const std::vector<int64_t>& lengths : batches) {
       total_ns += graph::build(planner.plan(0, plan::sequences_of(lengths)), table, planner.cost(), ranks,

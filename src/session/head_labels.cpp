@@ -26,10 +26,10 @@ corpus::LabelRow label_row(const model::HeadStyle& head) {
   return head.pooling == model::Pooling::kCls ? corpus::LabelRow::kFirst : corpus::LabelRow::kLast;
 }
 
-std::shared_ptr<const corpus::LabelRule> label_rule(const model::Shape& shape) {
-  const model::HeadStyle& head = shape.head;
+std::shared_ptr<const corpus::LabelRule> label_rule(const model::Model& model) {
+  const model::HeadStyle& head = model.head();
   if (head.kind != model::HeadKind::kSequence && head.kind != model::HeadKind::kTokens) return nullptr;
-  model::HeadLabels labels = model::head_labels(*shape.config.json, head.numbers);
+  model::HeadLabels labels = model::head_labels(*model.config(), head.numbers);
   return std::make_shared<const corpus::LabelRule>(
       corpus::LabelRule{.form = form_of(labels.problem, head.numbers),
                         .of_tokens = head.kind == model::HeadKind::kTokens,

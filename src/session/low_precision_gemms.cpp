@@ -120,7 +120,7 @@ LowPrecisionTask low_precision_task_of(const config::RunConfig& config, std::spa
   const std::vector<int64_t> micro_batch(static_cast<size_t>(sequences), mean);
   return {.format = config.parallel.low_precision_gemms,
           .layers = config.parallel.low_precision_layers,
-          .work = cost::Work::of(micro_batch, config.model.shape->window),
+          .work = cost::Work::of(micro_batch, config.model.resolved->window()),
           .world_size = world_size};
 }
 

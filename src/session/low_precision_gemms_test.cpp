@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "cost/analytic.h"
-#include "model/shape.h"
+#include "model/outline.h"
 #include "strategy/cluster.h"
 
 namespace sluice::session {
@@ -18,7 +18,7 @@ using testing::ElementsAre;
 cost::CostModel cost_of_h100() {
   const strategy::Cluster cluster = strategy::cluster_preset("h100x8", 1);
   return cost::CostModel(cost::analytic_options(
-      model::named_shape("llama-7b"), cost::rates_of(cluster),
+      model::named_outline("llama-7b"), cost::rates_of(cluster),
       {.device_bytes = cluster.device_memory_bytes, .element_bytes = 2}, std::vector<int>{1, 2}, 8));
 }
 

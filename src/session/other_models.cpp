@@ -29,11 +29,11 @@ OtherModel opened(const std::string& key, const std::filesystem::path& folder) {
   }
   return {.key = key,
           .folder = folder,
-          .shape = model::shape_from_hugging_face(base::read_python_json(path), path.string())};
+          .value = model::model_from_hugging_face(base::read_python_json(path), path.string())};
 }
 
 void require_one_number(const OtherModel& model) {
-  const model::HeadStyle& head = model.shape.head;
+  const model::HeadStyle& head = model.value.head();
   if (head.kind == model::HeadKind::kSequence && head.numbers == 1) return;
   const std::string end = head.kind == model::HeadKind::kVocabulary ? "a vocabulary"
                           : head.kind == model::HeadKind::kRows     ? "embeddings"
@@ -46,7 +46,7 @@ void require_one_number(const OtherModel& model) {
 }
 
 void require_rows(const OtherModel& model, const config::RunConfig& config) {
-  const int64_t own = model.shape.vocab, needed = config.model.shape->vocab;
+  const int64_t own = model.value.vocab(), needed = config.model.resolved->vocab();
   if (own >= needed) return;
   throw InputError(text("[config] ", model.key, " names ", model.folder.string(), ", which has rows for ",
                         own, " tokens, but the model that is trained has ", needed,
@@ -65,9 +65,9 @@ void refuse_beside_teacher(const config::RunConfig& config) {
 
 // Gives the teacher the run's rows: drops rows that only pad its vocabulary, and adds rows that it lacks.
 void match_rows(OtherModel& teacher, int64_t rows) {
-  if (teacher.shape.vocab == rows) return;
-  teacher.common_rows = std::min(teacher.shape.vocab, rows);
-  teacher.shape.vocab = rows;
+  if (teacher.value.vocab() == rows) return;
+  teacher.common_rows = std::min(teacher.value.vocab(), rows);
+  teacher.value = model::with_vocab(teacher.value, rows);
 }
 
 }  // namespace
@@ -87,23 +87,23 @@ std::vector<OtherModel> teachers(const config::RunConfig& config) {
   if (config.teacher.hf.empty()) return {};
   refuse_beside_teacher(config);
   OtherModel teacher = opened("teacher.hf", config.teacher.hf);
-  if (teacher.shape.head.kind != model::HeadKind::kVocabulary) {
+  if (!teacher.value.has_vocabulary()) {
     throw InputError(text("[config] teacher.hf names ", config.teacher.hf,
                           ", which ends in no vocabulary: give a language model"));
   }
   teacher.leaves_rows = true;
   teacher.divergence = config.teacher.divergence;
-  match_rows(teacher, config.model.shape->vocab);
+  match_rows(teacher, config.model.resolved->vocab());
   return {std::move(teacher)};
 }
 
 std::vector<OtherModel> critics(const config::RunConfig& config) {
   if (config.rl.algorithm != config::RlAlgorithm::kPpo) return {};
   const std::string folder = config.rl.critic.empty() ? config.model.hf : config.rl.critic;
-  OtherModel critic = folder.empty() ? OtherModel{"rl.critic", {}, model::untuned(*config.model.shape)}
+  OtherModel critic = folder.empty() ? OtherModel{"rl.critic", {}, model::untuned(*config.model.resolved)}
                                      : opened("rl.critic", folder);
   require_rows(critic, config);
-  critic.shape = model::with_head(critic.shape, {model::HeadKind::kTokens, 1, /*bias=*/true}, {});
+  critic.value = model::with_head(critic.value, {model::HeadKind::kTokens, 1, /*bias=*/true}, {});
   critic.trained = true;
   return {std::move(critic)};
 }
@@ -124,7 +124,7 @@ int64_t other_bytes(const std::vector<OtherModel>& models, const cost::MemoryMod
   int64_t bytes = std::ssize(models) * cost::kSmallTensorBytes;
   for (const OtherModel& model : models) {
     const int64_t of_parameter = owned_parameter_bytes(model, memory);
-    for (const model::Bucket& bucket : model::parameter_table(model.shape).buckets)
+    for (const model::Bucket& bucket : model::parameter_table(model.value).buckets)
       bytes += (bucket.size + world_size - 1) / world_size * of_parameter;
   }
   return bytes;
@@ -135,7 +135,7 @@ bool needs_reference(const config::RlConfig& rl) { return rl.prefers() || (rl.ro
 int64_t bytes_beside(const config::RunConfig& config, const cost::MemoryModel& memory, int world_size) {
   int64_t bytes = other_bytes(other_models(config), memory, world_size);
   if (!needs_reference(config.rl)) return bytes;
-  for (const model::Bucket& bucket : model::parameter_table(*config.model.shape).buckets) {
+  for (const model::Bucket& bucket : model::parameter_table(*config.model.resolved).buckets) {
     if (bucket.trained) bytes += (bucket.size + world_size - 1) / world_size * memory.kept_master_bytes();
   }
   return bytes;

@@ -10,19 +10,19 @@
 #include "config/run_config.h"
 #include "cost/cost_model.h"
 #include "model/head_chunk_rows.h"
-#include "model/shape.h"
+#include "model/model.h"
 
 namespace sluice::session {
 
 struct OtherModel {
   std::string key;               // its key in the configuration
   std::filesystem::path folder;  // empty: random parameters
-  model::Shape shape;
+  model::Model value;
   bool trained = false;
   bool leaves_rows = false;  // a teacher: rows and its output matrix instead of losses
   model::Divergence divergence = model::Divergence::kForwardKl;  // for a teacher
   // For a teacher whose files pad the vocabulary to another size: the rows that both models have, over which
-  // distributions are taken; `shape` has the run's rows then. 0: both have the same rows.
+  // distributions are taken; `value` has the run's rows then. 0: both have the same rows.
   int64_t common_rows = 0;
 };
 

@@ -11,8 +11,8 @@
 #include "base/text.h"
 #include "cost/link_buffers.h"
 #include "model/parameters.h"
-#include "model/test_shape.h"
-#include "model/tuning.h"
+#include "model/test_outline.h"
+#include "model/test_tuning.h"
 
 namespace sluice::session {
 namespace {
@@ -45,8 +45,8 @@ class OtherModels : public testing::Test {
   }
   static config::RunConfig run() {
     config::RunConfig config;
-    config.model.shape = model::test_shape(2);
-    config.model.shape->vocab = 64;
+    config.model.resolved = model::test_outline(2);
+    config.model.resolved->vocab = 64;
     return config;
   }
   template <typename Find>
@@ -100,7 +100,7 @@ TEST_F(OtherModels, ATeacherWithOtherRowsIsCutToThoseOfBoth) {
     config.teacher.hf = write("padded", "", rows);
     const OtherModel teacher = teachers(config).front();
     EXPECT_EQ(teacher.common_rows, rows == 64 ? 0 : std::min<int64_t>(rows, 64));
-    EXPECT_EQ(teacher.shape.vocab, 64);
+    EXPECT_EQ(teacher.value.vocab, 64);
   }
 }
 
@@ -124,8 +124,8 @@ TEST_F(OtherModels, ACriticHasAValueOfEachToken) {
   config.rl.critic = write("reward", labels(1));
   const OtherModel critic = critics(config).front();
   EXPECT_TRUE(critic.trained);
-  EXPECT_EQ(critic.shape.head.kind, model::HeadKind::kTokens);
-  EXPECT_EQ(critic.shape.head.numbers, 1);
+  EXPECT_EQ(critic.value.head.kind, model::HeadKind::kTokens);
+  EXPECT_EQ(critic.value.head.numbers, 1);
 }
 
 TEST_F(OtherModels, RanksOwnEvenSlices) {
@@ -146,7 +146,7 @@ TEST_F(OtherModels, RanksOwnEvenSlices) {
 
 TEST_F(OtherModels, AReferenceTakesMastersOfWhatIsTrained) {
   config::RunConfig config = run();
-  const int64_t parameters = model::parameter_table(*config.model.shape).size();
+  const int64_t parameters = model::parameter_table(*config.model.resolved).size();
   const cost::MemoryModel memory{.element_bytes = 2, .owner_bytes_per_parameter = 16};
   EXPECT_EQ(bytes_beside(config, memory, 1), 0);
   config.rl.algorithm = config::RlAlgorithm::kGrpo;
@@ -157,7 +157,7 @@ TEST_F(OtherModels, AReferenceTakesMastersOfWhatIsTrained) {
   config.rl.kl = 0;
   config.rl.algorithm = config::RlAlgorithm::kDpo;
   EXPECT_EQ(bytes_beside(config, memory, 1), 4 * parameters);
-  model::adapt(*config.model.shape, {4, 16, {"q_proj"}});
+  model::adapt(*config.model.resolved, {4, 16, {"q_proj"}});
   EXPECT_LT(bytes_beside(config, memory, 1), parameters / 4);
 }
 

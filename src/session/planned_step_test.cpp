@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "cost/analytic.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 
 namespace sluice::session {
 namespace {
@@ -13,10 +13,10 @@ constexpr int kWorld = 2;
 
 // Two ranks, each with room for a few thousand tokens.
 cost::CostModel small_cost() {
-  const model::Shape shape = model::shape_of_2_heads();
+  const model::Outline outline = model::outline_of_2_heads();
   constexpr int kDegrees[] = {1, 2};
   const cost::AnalyticMemory memory{.device_bytes = 8 << 20, .logits_chunk_bytes = 1 << 16};
-  return cost::CostModel(cost::analytic_options(shape, cost::Rates{}, memory, kDegrees, kWorld));
+  return cost::CostModel(cost::analytic_options(outline, cost::Rates{}, memory, kDegrees, kWorld));
 }
 
 plan::PlannerOptions options_of(const std::vector<std::string>& texts) {
@@ -29,7 +29,7 @@ BuiltStep built(const plan::PlannerOptions& options, const std::vector<int64_t>&
   std::vector<strategy::Sequence> sequences;
   for (const int64_t length : lengths) sequences.push_back({.document = 9, .length_tokens = length});
   const cost::CostModel cost = small_cost();
-  return build_step(plan::Planner(options, cost), model::parameter_table(cost.options().shape), 4, sequences,
+  return build_step(plan::Planner(options, cost), model::parameter_table(cost.options().model), 4, sequences,
                     {});
 }
 

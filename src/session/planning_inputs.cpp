@@ -72,14 +72,14 @@ cost::Calibration analytic(const PlanningInputs& inputs) {
         "no model is given: name a public model, as qwen3-8b or llama-7b, or a Hugging Face folder as model, "
         "or a calibration that has one");
   }
-  const model::Shape shape = model_to_plan(inputs.options.model);
+  const model::Model model = model_to_plan(inputs.options.model);
   const cost::AnalyticMemory memory{.device_bytes = inputs.cluster.device_memory_bytes / 10 * kUsableTenths,
                                     .element_bytes = 2,
                                     .host_bytes = cost::host_bytes_of(inputs.cluster)};
-  return {inputs.cluster.name, cost::analytic_source(shape, "the cluster"),
+  return {inputs.cluster.name, cost::analytic_source(model, "the cluster"),
           cost::analytic_options(
-              shape, cost::rates_of(inputs.cluster), memory,
-              tensor_parallel_degrees(shape, inputs.strategies,
+              model, cost::rates_of(inputs.cluster), memory,
+              tensor_parallel_degrees(model, inputs.strategies,
                                       std::min(inputs.options.gpus, inputs.cluster.gpus_per_node)),
               inputs.cluster.topology())};
 }
@@ -87,7 +87,7 @@ cost::Calibration analytic(const PlanningInputs& inputs) {
 // Replaces the calibrated links, host memory and nodes by the cluster's.
 void move_to(const strategy::Cluster& cluster, cost::CostModel::Options& options) {
   const cost::CostModel::Options machine =
-      cost::analytic_options(options.shape, cost::rates_of(cluster), {}, {}, cluster.topology());
+      cost::analytic_options(options.model, cost::rates_of(cluster), {}, {}, cluster.topology());
   options.intra = machine.intra;
   options.inter = machine.inter;
   options.beyond = machine.beyond;

@@ -11,6 +11,7 @@
 #include "corpus/temporary_directory.h"
 #include "cost/analytic.h"
 #include "cost/model_flops.h"
+#include "model/outline.h"
 #include "session/sampling.h"
 #include "session/strategy_file.h"
 
@@ -48,7 +49,7 @@ std::string calibration_of(const std::string& model) {
   rates.inter_node.latency_ns = 12345;
   const cost::Calibration calibration{
       "a machine", "assumed",
-      cost::analytic_options(model::named_shape(model), rates, {.device_bytes = int64_t{80} << 30}, degrees,
+      cost::analytic_options(model::named_outline(model), rates, {.device_bytes = int64_t{80} << 30}, degrees,
                              4)};
   return cost::to_json(calibration, {}, 8).dump();
 }
@@ -63,7 +64,7 @@ TEST_F(PlanningInputsTest, DefaultsAreOneNodeAndTheLongestDocument) {
   EXPECT_EQ(inputs.cluster.name, "a800x8");
   EXPECT_EQ(inputs.calibration.options.memory.host_bytes, int64_t{128} << 30);
   EXPECT_EQ(inputs.options.context_length, 4000);
-  EXPECT_EQ(inputs.cost().options().shape.layers, 32);
+  EXPECT_EQ(inputs.cost().options().model.layers(), 32);
 }
 
 TEST_F(PlanningInputsTest, APresetGetsTheNodesThatTheGpusNeed) {
@@ -101,7 +102,7 @@ TEST_F(PlanningInputsTest, ACalibrationBringsItsModel) {
   PlanningOptions given = options();
   given.model.clear();
   given.calibration = file("calibration.json", calibration_of("llama-13b"));
-  EXPECT_EQ(resolve_planning(given).calibration.options.shape.layers, 40);
+  EXPECT_EQ(resolve_planning(given).calibration.options.model.layers, 40);
   given.model = "llama-7b";
   EXPECT_THAT(fault(given), HasSubstr("is of another model than llama-7b"));
 }

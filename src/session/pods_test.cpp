@@ -9,8 +9,8 @@
 #include "base/json.h"
 #include "cost/analytic.h"
 #include "graph/build.h"
+#include "model/outline.h"
 #include "model/parameters.h"
-#include "model/shape.h"
 #include "plan/batch_sample.h"
 #include "session/candidates.h"
 #include "strategy/cluster.h"
@@ -31,7 +31,7 @@ strategy::Cluster pods(const strategy::LinkSpeed& between) {
 
 cost::CostModel cost_on(const strategy::Cluster& cluster) {
   const cost::AnalyticMemory memory{.device_bytes = cluster.device_memory_bytes / 10 * 9, .element_bytes = 2};
-  return cost::CostModel(cost::analytic_options(model::named_shape("llama-7b"), cost::rates_of(cluster),
+  return cost::CostModel(cost::analytic_options(model::named_outline("llama-7b"), cost::rates_of(cluster),
                                                 memory, std::vector<int>{1, 2, 4, 8}, cluster.topology()));
 }
 
@@ -61,7 +61,7 @@ Planned planned(const cost::CostModel& cost, const std::vector<std::string>& can
   for (const std::string& text : candidates)
     task.choices.strategies.push_back(strategy::parse_strategy(text, kDevices));
   const plan::Planner planner = make_planner(task);
-  const model::ParameterTable table = model::parameter_table(cost.options().shape, cost.program());
+  const model::ParameterTable table = model::parameter_table(cost.options().model, cost.program());
   Planned result;
   for (const strategy::Strategy& strategy : planner.options().candidates)
     result.strategies += to_text(strategy) + "; ";

@@ -34,21 +34,21 @@ Sequence sequence_of(const PromptResponses& answers, base::Interval texts, int64
 }
 
 // The reason why a prompt cannot be computed once for several responses; empty: it can.
-std::string reason_against_sharing(const config::RunConfig& config, const model::Shape& shape) {
-  if (shape.recurrent.key_heads > 0) return "recurrent layers keep the state of one text only";
-  if (shape.experts.count == 0) return "";
+std::string reason_against_sharing(const config::RunConfig& config, const model::Model& model) {
+  if (model.has_states()) return "recurrent layers keep the state of one text only";
+  if (model.experts().count == 0) return "";
   if (config.train.moe_aux_loss_coeff > 0)
     return "train.moe_aux_loss_coeff counts the experts' rows of every answer's prompt";
-  const bool corrects = shape.experts.corrected && config.train.moe_router_bias_update_rate > 0;
+  const bool corrects = model.experts().corrected && config.train.moe_router_bias_update_rate > 0;
   return corrects ? "train.moe_router_bias_update_rate counts the experts' rows of every answer's prompt"
                   : "";
 }
 
 }  // namespace
 
-bool shares_prompts(const config::RunConfig& config, const model::Shape& shape) {
+bool shares_prompts(const config::RunConfig& config, const model::Model& model) {
   if (!config.rl.share_prompts.value_or(true)) return false;
-  const std::string reason = reason_against_sharing(config, shape);
+  const std::string reason = reason_against_sharing(config, model);
   if (reason.empty() || !config.rl.share_prompts) return reason.empty();
   throw base::InputError(
       base::text("[config] rl.share_prompts is true, but ", reason, ": leave it at \"auto\", or give false"));

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "config/run_config.h"
-#include "model/shape.h"
+#include "model/model.h"
 #include "plan/planner.h"
 #include "strategy/step_plan.h"
 
@@ -21,7 +21,7 @@ struct PromptResponses {
 // Whether a run computes a prompt once for several responses. False if results would depend on their number:
 // with recurrent layers, or if a loss or a bias correction counts the experts' rows. InputError if the
 // configuration asks for it all the same.
-bool shares_prompts(const config::RunConfig& config, const model::Shape& shape);
+bool shares_prompts(const config::RunConfig& config, const model::Model& model);
 
 // All texts in order; at most `together` of them are branches of one sequence. A branch begins with the
 // prompt's last token, which each needs for itself because a row has one target. A sequence's document is the

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "cost/analytic.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 
 namespace sluice::session {
 namespace {
@@ -13,13 +13,14 @@ namespace {
 constexpr int kRolloutRanks = 4;
 
 plan::Planner planner_with(const std::vector<std::string>& texts) {
-  const model::Shape shape = model::shape_of_2_heads();
+  const model::Outline outline = model::outline_of_2_heads();
   constexpr int kDegrees[] = {1, 2};
   const cost::AnalyticMemory memory{.device_bytes = 64 << 20, .logits_chunk_bytes = 1 << 16};
   plan::PlannerOptions options{.world_size = kRolloutRanks};
-  for (const std::string& text : texts) options.candidates.push_back(strategy::parse_strategy(text, kRolloutRanks));
+  for (const std::string& text : texts)
+    options.candidates.push_back(strategy::parse_strategy(text, kRolloutRanks));
   return {std::move(options),
-          cost::CostModel(cost::analytic_options(shape, cost::Rates{}, memory, kDegrees, kRolloutRanks))};
+          cost::CostModel(cost::analytic_options(outline, cost::Rates{}, memory, kDegrees, kRolloutRanks))};
 }
 
 int64_t estimated_ns(const plan::Planner& planner, const std::vector<strategy::Sequence>& sequences) {
@@ -28,7 +29,7 @@ int64_t estimated_ns(const plan::Planner& planner, const std::vector<strategy::S
 
 // Sharing may be requested or left to the model; a request is refused by name if results would change.
 TEST(Answers, ShareTheirPromptWhereTheModelAllowsIt) {
-  model::Shape dense = model::test_shape(), recurrent = dense, corrected = dense;
+  model::Outline dense = model::test_outline(), recurrent = dense, corrected = dense;
   recurrent.recurrent.key_heads = 2;
   corrected.experts = {.count = 4, .per_token = 2, .hidden = 16};
   corrected.experts.corrected = true;
@@ -41,9 +42,9 @@ TEST(Answers, ShareTheirPromptWhereTheModelAllowsIt) {
   EXPECT_FALSE(shares_prompts(config, recurrent));
   config.rl.share_prompts = true;
   EXPECT_TRUE(shares_prompts(config, dense));
-  for (const model::Shape& shape : {recurrent, corrected}) {
+  for (const model::Outline& outline : {recurrent, corrected}) {
     try {
-      shares_prompts(config, shape);
+      shares_prompts(config, outline);
       ADD_FAILURE() << "what has no effect is accepted";
     } catch (const base::InputError& error) {
       EXPECT_NE(std::string(error.what()).find("rl.share_prompts is true, but "), std::string::npos);

@@ -36,7 +36,7 @@ std::vector<int64_t> device_peaks_bytes(const PlanningTask& task, std::span<cons
   chosen.choices.strategies = plan::strategies_of({proposals.begin(), proposals.end()});
   const plan::Planner all = make_planner(chosen);
   const model::ParameterTable table =
-      model::parameter_table(all.cost().options().shape, all.cost().program());
+      model::parameter_table(all.cost().options().model, all.cost().program());
   for (size_t i = 0; i < proposals.size(); ++i) {
     const std::vector<int64_t>* batch = fullest_batch(task.sample_batches, proposals[i].max_len_tokens);
     if (batch == nullptr) continue;

@@ -33,7 +33,7 @@ int64_t peak_of(PlanningTask task, const plan::Proposal& proposal, const std::ve
   task.choices.strategies = {proposal.strategy};
   const plan::Planner planner = make_planner(task);
   const model::ParameterTable table =
-      model::parameter_table(planner.cost().options().shape, planner.cost().program());
+      model::parameter_table(planner.cost().options().model, planner.cost().program());
   const graph::StepGraph graph =
       graph::build(planner.plan(0, plan::sequences_of(batch)), table, planner.cost(), task.world_size, {});
   return std::ranges::max(predicted_memory(graph, planner.cost()), {}, &graph::RankMemory::peak_bytes)

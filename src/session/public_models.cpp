@@ -39,16 +39,16 @@ std::vector<std::string> known_models() {
   return names;
 }
 
-model::Shape model_to_plan(const std::string& name) {
+model::Model model_to_plan(const std::string& name) {
   std::error_code ignored;
   if (fs::exists(name, ignored)) {
     const fs::path path = fs::is_directory(name) ? fs::path(name) / "config.json" : fs::path(name);
-    return model::shape_to_plan_from_hugging_face(base::read_python_json(path), path.string());
+    return model::model_to_plan_from_hugging_face(base::read_python_json(path), path.string());
   }
   const std::string known = lower_case(name);
   if (const auto found = public_models().find(known); found != public_models().end())
-    return model::shape_to_plan_from_hugging_face(*found, "the public model " + known);
-  if (std::ranges::find(kOfPapers, known) != std::end(kOfPapers)) return model::named_shape(known);
+    return model::model_to_plan_from_hugging_face(*found, "the public model " + known);
+  if (std::ranges::find(kOfPapers, known) != std::end(kOfPapers)) return model::named_model(known);
   const std::string nearest = base::nearest_word(known, known_models());
   throw base::InputError(
       base::text("[planning] model '", name, "' is no folder and no known model: ",

@@ -1,11 +1,11 @@
 // Models that planning knows by name: the sizes of public models, as their config.json files publish them
-// (data/models.json), and the shapes of papers (model::named_shape).
+// (data/models.json), and the shapes of papers (model::named_outline).
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "model/shape.h"
+#include "model/model.h"
 
 namespace sluice::session {
 
@@ -14,6 +14,6 @@ std::vector<std::string> known_models();
 
 // The shape of a name in known_models(), in any case, or of an existing path: a Hugging Face folder or a
 // config.json. InputError with the nearest name otherwise.
-model::Shape model_to_plan(const std::string& name);
+model::Model model_to_plan(const std::string& name);
 
 }  // namespace sluice::session

@@ -4,7 +4,7 @@
 
 #include "cost/analytic.h"
 #include "cost/test_model.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 
 namespace sluice::session {
 namespace {
@@ -40,7 +40,7 @@ TEST(Saying, IsByThoseThatHoldTheModelBesideWhatTheyOwn) {
   const int degrees[] = {1, 2, 4};
   const config::RunConfig config = config_of();
   const auto saying_with = [&](int64_t device_bytes) {
-    const cost::CostModel cost(cost::analytic_options(model::test_shape_of_8_heads(), rates,
+    const cost::CostModel cost(cost::analytic_options(model::test_outline_of_8_heads(), rates,
                                                       {.device_bytes = device_bytes}, degrees, 8));
     return rollout_schemes_of(config, cost, 8);
   };

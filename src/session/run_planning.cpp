@@ -28,10 +28,10 @@ using base::text;
 
 constexpr double kGiB = 1 << 30;
 
-void check_against_model(const strategy::Strategy& candidate, const model::Shape& shape) {
+void check_against_model(const strategy::Strategy& candidate, const model::Model& model) {
   for (const strategy::Pipeline& pipeline : candidate.pipelines) {
     const strategy::Scheme& scheme = pipeline.scheme;
-    const std::string fault = model::cut_fault(shape, scheme.tp, scheme.pp, scheme.ep);
+    const std::string fault = model::cut_fault(model, scheme.tp, scheme.pp, scheme.ep);
     if (!fault.empty()) throw InputError(text("strategy ", strategy::to_text(candidate), ": ", fault));
   }
 }
@@ -97,23 +97,23 @@ cost::Calibration calibration_of(const config::RunConfig& config, const std::str
   const strategy::Cluster& cluster = machine.cluster;
   if (name == "auto" || name == "analytic") {
     const std::vector<int> degrees =
-        tensor_parallel_degrees(*config.model.shape, configured_strategies(config, machine.world_size),
+        tensor_parallel_degrees(*config.model.resolved, configured_strategies(config, machine.world_size),
                                 std::min(machine.world_size, cluster.gpus_per_node));
-    return {cluster.name, cost::analytic_source(*config.model.shape, "the cluster"),
-            cost::analytic_options(*config.model.shape, cost::rates_of(cluster), memory_of(config, cluster),
-                                   degrees, cluster.topology())};
+    return {cluster.name, cost::analytic_source(*config.model.resolved, "the cluster"),
+            cost::analytic_options(*config.model.resolved, cost::rates_of(cluster),
+                                   memory_of(config, cluster), degrees, cluster.topology())};
   }
   cost::Calibration calibration = cost::find_calibration(name);
-  if (const std::string fault = cost::model_fault(calibration, *config.model.shape); !fault.empty()) {
+  if (const std::string fault = cost::model_fault(calibration, *config.model.resolved); !fault.empty()) {
     throw InputError(text("calibration ", name, " is of another model than the configuration's: ", fault,
                           ": give one of this model, or \"analytic\""));
   }
-  calibration.options.shape = *config.model.shape;
+  calibration.options.model = *config.model.resolved;
   if (cluster.groups.empty()) {
     cost::move_to_nodes_of(cluster.gpus_per_node, calibration.options);
   } else {
     cost::take_levels(
-        cost::analytic_options(*config.model.shape, cost::rates_of(cluster), {}, {}, cluster.topology()),
+        cost::analytic_options(*config.model.resolved, cost::rates_of(cluster), {}, {}, cluster.topology()),
         calibration.options);
   }
   if (config.memory.device_gib > 0) calibration.options.memory.device_bytes = cluster.device_memory_bytes;
@@ -137,14 +137,15 @@ MethodPtr method_of(const config::RunConfig& config) {
 
 std::vector<strategy::Strategy> configured_strategies(const config::RunConfig& config, int world_size) {
   std::vector<strategy::Strategy> candidates = read_strategies(config.parallel.strategies, world_size);
-  for (const strategy::Strategy& candidate : candidates) check_against_model(candidate, *config.model.shape);
+  for (const strategy::Strategy& candidate : candidates)
+    check_against_model(candidate, *config.model.resolved);
   check_lanes(candidates, *method_of(config));
   return candidates;
 }
 
 std::vector<int> tensor_parallel_degrees(const config::RunConfig& config, int world_size) {
   const std::vector<strategy::Strategy> configured = configured_strategies(config, world_size);
-  return tensor_parallel_degrees(*config.model.shape, configured, configured.empty() ? world_size : 0);
+  return tensor_parallel_degrees(*config.model.resolved, configured, configured.empty() ? world_size : 0);
 }
 
 PlannerChoices choices_of(const config::RunConfig& config, int world_size) {

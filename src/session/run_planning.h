@@ -14,7 +14,7 @@ namespace sluice::session {
 
 // The configuration's strategies, parsed and checked against the number of ranks and the model; empty for
 // "auto". InputError naming the strategy and the fault, or lanes that the configured method does not know.
-// REQUIRES: config.model.shape, as all functions below.
+// REQUIRES: config.model.resolved, as all functions below.
 std::vector<strategy::Strategy> configured_strategies(const config::RunConfig& config, int world_size);
 
 // The TP degrees that calibration must cover: the configured strategies', or all that "auto" may propose.

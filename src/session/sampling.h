@@ -8,7 +8,7 @@
 #include "config/run_config.h"
 #include "corpus/blend.h"
 #include "corpus/sampler.h"
-#include "model/shape.h"
+#include "model/head_style.h"
 #include "strategy/step_plan.h"
 
 namespace sluice::session {

@@ -83,9 +83,9 @@ std::vector<ServingRow> serving_rows(const PlanningInputs& inputs, const inferen
                     .tokens_per_s = layout.tokens_per_s(),
                     .bytes = layout.bytes});
   }
-  const model::Shape& shape = cost.options().shape;
-  if (shape.experts.count > 0) {
-    const inference::ExpertServer server(shape,
+  const model::Model& model = cost.options().model;
+  if (model.experts().count > 0) {
+    const inference::ExpertServer server(model,
                                          {.rates = cost::rates_of(inputs.cluster),
                                           .device_bytes = cost.options().memory.device_bytes,
                                           .element_bytes = cost.options().memory.element_bytes,

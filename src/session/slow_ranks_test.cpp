@@ -13,7 +13,7 @@
 #include "graph/build.h"
 #include "graph/what_if.h"
 #include "model/parameters.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 #include "schedule/pipeline_schedule.h"
 
 namespace sluice::session {
@@ -26,8 +26,8 @@ constexpr int kPacedWorld = 8;
 
 cost::CostModel cost_model(int64_t device_bytes) {
   const std::vector<int> degrees = {1, 2, 4};
-  return cost::CostModel(
-      cost::analytic_options(model::test_shape(4), {}, {.device_bytes = device_bytes}, degrees, kPacedWorld));
+  return cost::CostModel(cost::analytic_options(model::test_outline(4), {}, {.device_bytes = device_bytes},
+                                                degrees, kPacedWorld));
 }
 
 plan::Planner planner_of(const std::vector<std::string>& texts, int64_t device_bytes = 512'000'000) {
@@ -137,7 +137,7 @@ TEST(SlowRanks, PlansAreTimedAtTheirPaces) {
     }
     EXPECT_EQ(plan.estimated_ns, longest_ns) << seed;
     EXPECT_LE(plan.lower_bound_ns, plan.estimated_ns) << seed;
-    const auto table = model::parameter_table(planner.cost().options().shape);
+    const auto table = model::parameter_table(planner.cost().options().model);
     const graph::StepGraph graph = graph::build(plan, table, planner.cost(), kPacedWorld);
     // The clock for these slowdowns gives the planned time again, since they were planned for.
     std::vector<double> ratios;
@@ -150,7 +150,7 @@ TEST(SlowRanks, PlansAreTimedAtTheirPaces) {
 TEST(SlowRanks, OneAtHalfSpeedAmongEightCostsItsShare) {
   int64_t alike_ns = 0, planned_ns = 0, unplanned_ns = 0;
   const plan::Planner priced = planner_of({"<1,1,8>", "8x<1,1,1>", "2x<1,1,4>"});
-  const auto table = model::parameter_table(priced.cost().options().shape);
+  const auto table = model::parameter_table(priced.cost().options().model);
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const auto sequences = batch(seed, 64, 1500);
     const graph::StepGraph alike = graph::build(priced.plan(0, sequences), table, priced.cost(), kPacedWorld);

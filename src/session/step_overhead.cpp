@@ -8,12 +8,12 @@
 namespace sluice::session {
 
 ClockedStepOverhead::ClockedStepOverhead(const cost::CostModel& cost)
-    : table_(model::parameter_table(cost.options().shape, cost.program())) {}
+    : table_(model::parameter_table(cost.options().model, cost.program())) {}
 
 int64_t ClockedStepOverhead::of_plan_ns(const strategy::StepPlan& plan, const cost::CostModel& cost,
                                         int ranks) const {
-  const bool works =
-      std::ranges::any_of(plan.pipelines, [](const auto& pipeline) { return !pipeline.micro_batches.empty(); });
+  const bool works = std::ranges::any_of(
+      plan.pipelines, [](const auto& pipeline) { return !pipeline.micro_batches.empty(); });
   if (!works) return 0;
   const graph::StepGraph graph =
       graph::build(plan, table_, cost, ranks, {.disabled_passes = {"verify"}, .link_plans = &links_});

@@ -30,7 +30,7 @@ plan::PlannerOptions options_of(std::vector<std::string> texts) {
 TEST(ClockedStepOverhead, IsWhatTheClockSaysAndNoLessThanTheLeast) {
   const cost::CostModel cost(cost::shipped("a800-7b").options);
   const ClockedStepOverhead beside(cost);
-  const model::ParameterTable table = model::parameter_table(cost.options().shape, cost.program());
+  const model::ParameterTable table = model::parameter_table(cost.options().model, cost.program());
   base::Rng rng(3, 7);
   for (const char* text : {"2x<4,2,1>", "4x<4,1,1>", "2x<8,1,1>", "1x<2,1,8>", "2x<1,1,8,8>", "1x<1,1,16,16>",
                            "1x<8,1,1> + 2x<2,1,2>"}) {

@@ -8,6 +8,7 @@
 #include "cost/analytic.h"
 #include "graph/build.h"
 #include "graph/memory.h"
+#include "model/outline.h"
 #include "plan/batch_sample.h"
 #include "session/candidates.h"
 #include "strategy/cluster.h"
@@ -26,20 +27,20 @@ PlanningTask mixed_task() {
                                     .host_bytes = cost::host_bytes_of(cluster)};
   std::vector<int64_t> lengths;
   for (int64_t i = 0; i < 400; ++i) lengths.push_back(64 + (i * 7919) % 4000);
-  return {
-      .world_size = kRanks,
-      .cost = cost::CostModel(cost::analytic_options(model::named_shape("llama-7b"), cost::rates_of(cluster),
-                                                     memory, std::vector<int>{1, 2, 4, 8}, 8)),
-      .context_length = 4096,
-      .sample_batches =
-          plan::stratified_batches(lengths, {.tokens_per_step = kRanks * 4096, .batches = 4, .seed = 3}),
-      .choices = {.policies = {{}, {.recompute_permille = 1000}}},
-      .devices = strategy::devices_of(cluster, kRanks, 9)};
+  return {.world_size = kRanks,
+          .cost = cost::CostModel(cost::analytic_options(model::named_outline("llama-7b"),
+                                                         cost::rates_of(cluster), memory,
+                                                         std::vector<int>{1, 2, 4, 8}, 8)),
+          .context_length = 4096,
+          .sample_batches =
+              plan::stratified_batches(lengths, {.tokens_per_step = kRanks * 4096, .batches = 4, .seed = 3}),
+          .choices = {.policies = {{}, {.recompute_permille = 1000}}},
+          .devices = strategy::devices_of(cluster, kRanks, 9)};
 }
 
 double step_ms(const plan::Planner& planner, const PlanningTask& task, const std::vector<Device>& devices) {
   const model::ParameterTable table =
-      model::parameter_table(planner.cost().options().shape, planner.cost().program());
+      model::parameter_table(planner.cost().options().model, planner.cost().program());
   double sum = 0;
   for (const auto& batch : task.sample_batches) {
     strategy::StepPlan plan = planner.plan(0, plan::sequences_of(batch));
@@ -70,7 +71,7 @@ TEST(UnequalDevices, PlansFitTheSmallerDevices) {
   for (size_t rank = 8; rank < kRanks; ++rank) task.devices[rank].memory_bytes /= 2;
   const plan::Planner planner = make_planner(task);
   const model::ParameterTable table =
-      model::parameter_table(planner.cost().options().shape, planner.cost().program());
+      model::parameter_table(planner.cost().options().model, planner.cost().program());
   for (const auto& batch : task.sample_batches) {
     const graph::StepGraph graph =
         graph::build(planner.plan(0, plan::sequences_of(batch)), table, planner.cost(), kRanks);

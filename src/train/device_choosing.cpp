@@ -63,7 +63,7 @@ void DeviceChoosing::observe(int64_t step, const runtime::StepResult& result,
 }
 
 session::LowPrecisionTask DeviceChoosing::noise_of(const runtime::StepResult& result) {
-  const int64_t layers = planning_.config().model.shape->layers;
+  const int64_t layers = planning_.config().model.resolved->layers();
   std::vector<double> sums(static_cast<size_t>(layers) * kSums, 0);
   for (size_t layer = 0; layer < result.errors.by_layer.size(); ++layer) {
     for (size_t figure = 0; figure < GemmErrors::kFigures; ++figure) {

@@ -30,12 +30,12 @@ bool are_visited(const std::vector<plan::ExpertUse>& use) {
 
 ExpertRebalancer::ExpertRebalancer(run::Planning& planning, survive::Control& control)
     : planning_(planning), control_(control), config_(planning.config().parallel) {
-  const model::Shape& shape = *planning.config().model.shape;
+  const model::Model& model = *planning.config().model.resolved;
   if (config_.expert_placement == config::ExpertPlacementPolicy::kLinear ||
       !divides_experts(planning.planner()))
     return;
-  layers_ = shape.layers;
-  experts_ = shape.experts.count;
+  layers_ = model.layers();
+  experts_ = model.experts().count;
   const bool pairs = config_.expert_placement == config::ExpertPlacementPolicy::kByCoactivation;
   counts_.resize(static_cast<size_t>(layers_ * experts_ * (pairs ? 1 + experts_ : 1)), 0);
 }
@@ -77,7 +77,7 @@ std::vector<plan::ExpertUse> ExpertRebalancer::agreed_use() {
   const auto of_layer = std::ssize(counts_) / layers_;
   std::vector<plan::ExpertUse> use(static_cast<size_t>(layers_));
   for (int64_t layer = 0; layer < layers_; ++layer) {
-    if (!planning_.config().model.shape->block_type(layer).experts) continue;
+    if (!planning_.config().model.resolved->has_experts(layer)) continue;
     const auto first = counts_.begin() + layer * of_layer;
     plan::ExpertUse& own = use[static_cast<size_t>(layer)];
     own.assignments.assign(first, first + experts_);

@@ -158,14 +158,13 @@ int64_t Reporter::remaining_ns() {
 // Guessing among all tokens loses ln(vocab). Steps that are too large lead far above it,
 // where the softmax is certain of every token, right or wrong, and gradients vanish.
 void Reporter::tell_of_lost_model(const report::StepRecord& step) {
-  const bool of_tokens =
-      config_.model.shape && config_.model.shape->head.kind == model::HeadKind::kVocabulary;
+  const bool of_tokens = config_.model.resolved && config_.model.resolved->has_vocabulary();
   if (!of_tokens || !step.loss || step.reward || step.reward_margin || told_of_lost_model_) return;
-  const double guess = std::log(static_cast<double>(config_.model.shape->vocab));
+  const double guess = std::log(static_cast<double>(config_.model.resolved->vocab()));
   if (*step.loss < 2 * guess) return;
   told_of_lost_model_ = true;
   base::log_warning(text("step ", step.step + 1, " has a loss of ", *step.loss, " with a gradient norm of ",
-                         std::abs(step.grad_norm), ", and guessing among ", config_.model.shape->vocab,
+                         std::abs(step.grad_norm), ", and guessing among ", config_.model.resolved->vocab(),
                          " tokens would have ", guess, ": optimizer.lr = ", config_.optimizer.lr,
                          " is probably too high"));
 }

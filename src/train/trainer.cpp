@@ -154,9 +154,10 @@ std::string Trainer::Impl::describe_first_step() {
   const corpus::Batch batch = batches.next();
   run::PreparedStep step;
   run_.control().together("planning the first step", [&] {
-    step = run::prepare_step(run_.planning().inputs(),
-                             session::sequences_of(batch.samples, run_.planning().inputs().table.shape.head),
-                             /*source=*/nullptr, batch.step, graph::Purpose::kTrain);
+    step =
+        run::prepare_step(run_.planning().inputs(),
+                          session::sequences_of(batch.samples, run_.planning().inputs().table.model.head()),
+                          /*source=*/nullptr, batch.step, graph::Purpose::kTrain);
   });
   run_.peers().leave();
   return report::plan_table(step.plan, predicted_ns(step));

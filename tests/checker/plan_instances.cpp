@@ -17,6 +17,7 @@
 #include "cost/analytic.h"
 #include "cost/calibration.h"
 #include "cost/memory_cost.h"
+#include "model/outline.h"
 #include "model/parameter_count.h"
 #include "plan/planner.h"
 #include "plan/proposal.h"
@@ -50,7 +51,7 @@ struct Instance {
 // From 1 to 2^bits, every size equally likely.
 int64_t skewed(Rng& rng, int bits) { return rng.between(1, int64_t{1} << rng.between(0, bits)); }
 
-model::Shape random_shape(Rng& rng) {
+model::Outline random_shape(Rng& rng) {
   const int64_t head_dim = 8 * rng.between(1, 8);
   const int64_t heads = 8 * rng.between(1, 4);
   return {.layers = rng.between(1, 24),
@@ -91,8 +92,8 @@ void fill_degree(Rng& rng, int tp, cost::CostModel::Options& options) {
 constexpr int kDegrees[] = {1, 2, 4, 8};
 
 // Devices between too small for the model and roomy.
-int64_t random_device_bytes(Rng& rng, const model::Shape& shape) {
-  return model::parameter_count(shape) * rng.between(4, 30) + skewed(rng, 28);
+int64_t random_device_bytes(Rng& rng, const model::Outline& outline) {
+  return model::parameter_count(outline) * rng.between(4, 30) + skewed(rng, 28);
 }
 
 // Often of nodes alone.
@@ -111,12 +112,12 @@ cost::LinkTimes slower(Rng& rng, const cost::LinkTimes& link) {
 Calibration random_calibration(Rng& rng) {
   Calibration calibration{.hardware = "random", .source = "plan_instances"};
   cost::CostModel::Options& options = calibration.options;
-  options.shape = random_shape(rng);
+  options.model = random_shape(rng);
   for (const int tp : kDegrees) fill_degree(rng, tp, options);
   options.intra = {skewed(rng, 14), skewed(rng, 40) + 1'000'000'000};
   options.inter = {skewed(rng, 16), skewed(rng, 34) + 1'000'000'000};
   options.update_ps_per_element = skewed(rng, 10);
-  options.memory = {.device_bytes = random_device_bytes(rng, options.shape),
+  options.memory = {.device_bytes = random_device_bytes(rng, options.model),
                     .transient_bytes_per_token = skewed(rng, 16),
                     .logits_chunk_bytes = skewed(rng, 20)};
   options.topology = random_topology(rng);
@@ -126,12 +127,12 @@ Calibration random_calibration(Rng& rng) {
 }
 
 Calibration analytic_calibration(Rng& rng) {
-  const model::Shape shape = random_shape(rng);
-  const cost::AnalyticMemory memory{.device_bytes = random_device_bytes(rng, shape)};
+  const model::Outline outline = random_shape(rng);
+  const cost::AnalyticMemory memory{.device_bytes = random_device_bytes(rng, outline)};
   const int gpus_per_node = static_cast<int>(rng.between(1, 8));
   return {.hardware = "analytic",
           .source = "plan_instances",
-          .options = cost::analytic_options(shape, {}, memory, kDegrees, gpus_per_node)};
+          .options = cost::analytic_options(outline, {}, memory, kDegrees, gpus_per_node)};
 }
 
 Strategy random_strategy(Rng& rng, int world_size, int64_t layers) {
@@ -197,7 +198,7 @@ Instance random_instance(uint64_t seed) {
     const int64_t candidates = skewed(rng, 3);
     for (int64_t i = 0; i < candidates; ++i) {
       instance.candidates.push_back(
-          random_strategy(rng, instance.world_size, instance.calibration.options.shape.layers));
+          random_strategy(rng, instance.world_size, instance.calibration.options.model.layers));
     }
     int64_t longest = std::min<int64_t>(1 << 17, planner_of(instance, {}).max_len_tokens());
     if (longest == 0) continue;  // the model does not fit

@@ -14,6 +14,7 @@
 #include "base/rng.h"
 #include "cluster.h"
 #include "generate/generator.h"
+#include "model/outline.h"
 #include "run/model_shard.h"
 #include "run/slice_snapshot.h"
 
@@ -174,33 +175,33 @@ Work rollouts() { return rollout; }
 
 struct Rollout {
   const char* name;
-  void (*shape)(model::Shape&);
+  void (*outline)(model::Outline&);
 };
 void PrintTo(const Rollout& rollout, std::ostream* stream) { *stream << rollout.name; }
 
 const Rollout kRollouts[] = {
-    {"Dense", [](model::Shape&) {}},
+    {"Dense", [](model::Outline&) {}},
     {"Windows",
-     [](model::Shape& shape) {
-       shape.window = 7;
-       shape.block_types = {{.windowed = true}, {}, {.windowed = true}, {}};
+     [](model::Outline& outline) {
+       outline.window = 7;
+       outline.block_types = {{.windowed = true}, {}, {.windowed = true}, {}};
      }},
     {"Experts",
-     [](model::Shape& shape) {
-       shape.experts = {.count = 5, .per_token = 2, .hidden = 14, .normalised = true};
+     [](model::Outline& outline) {
+       outline.experts = {.count = 5, .per_token = 2, .hidden = 14, .normalised = true};
      }},
     {"LatentAttention",
-     [](model::Shape& shape) {
-       shape.latent = {.q_rank = 10, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
-       shape.kv_heads = shape.heads;
-       shape.head_dim = 8;
-       shape.rotated = 2;
+     [](model::Outline& outline) {
+       outline.latent = {.q_rank = 10, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
+       outline.kv_heads = outline.heads;
+       outline.head_dim = 8;
+       outline.rotated = 2;
      }},
     {"RecurrentLayers",
-     [](model::Shape& shape) {
-       shape.recurrent = {
+     [](model::Outline& outline) {
+       outline.recurrent = {
            .key_heads = 4, .value_heads = 12, .key_width = 4, .value_width = 3, .convolution = 6};
-       shape.block_types = {{.recurrent = true}, {}, {.recurrent = true}, {.recurrent = true}};
+       outline.block_types = {{.recurrent = true}, {}, {.recurrent = true}, {.recurrent = true}};
      }},
 };
 
@@ -208,7 +209,7 @@ class Rollouts : public testing::TestWithParam<Rollout> {};
 TEST_P(Rollouts, SayAsOnTheHost) {
   RunOptions options = three_steps({"<2,2,1>", "<1,1,4>"});
   options.steps = 2;
-  GetParam().shape(options.shape);
+  GetParam().model(options.model);
   expect_no_fault(expect_as_on_host(options, rollouts));
 }
 INSTANTIATE_TEST_SUITE_P(DeviceStandIn, Rollouts, testing::ValuesIn(kRollouts),

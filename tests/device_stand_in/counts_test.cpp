@@ -17,7 +17,7 @@ RunOptions counted(int world, const std::string& strategy) {
   options.steps = 1;
   options.sequences = 6;
   options.max_tokens = 4096;
-  options.shape.layers = kLayers;
+  options.model.layers = kLayers;
   return options;
 }
 
@@ -51,9 +51,9 @@ TEST(LayerCounts, DenseLayerWaitsForNothing) {
 
 TEST(LayerCounts, RecurrentLayerWaitsForNothing) {
   RunOptions options = counted(1, "<1,1,1>");
-  options.shape.recurrent = {
+  options.model.recurrent = {
       .key_heads = 4, .value_heads = 12, .key_width = 4, .value_width = 3, .convolution = 6};
-  options.shape.block_types.assign(kLayers, {.recurrent = true});
+  options.model.block_types.assign(kLayers, {.recurrent = true});
   const PerLayer recurrent = per_layer(options);
   EXPECT_EQ(recurrent.waits, 0);
   EXPECT_LE(recurrent.forward, 64);
@@ -63,9 +63,9 @@ TEST(LayerCounts, RecurrentLayerWaitsForNothing) {
 // The host must know how many rows visit each expert, and launches products for each.
 TEST(LayerCounts, ExpertsWaitForTheirCounts) {
   RunOptions options = counted(1, "<1,1,1>");
-  options.shape.experts = {.count = 8, .per_token = 2, .hidden = 14, .normalised = true};
+  options.model.experts = {.count = 8, .per_token = 2, .hidden = 14, .normalised = true};
   const PerLayer few = per_layer(options);
-  options.shape.experts.count = 32;
+  options.model.experts.count = 32;
   const PerLayer many = per_layer(options);
   EXPECT_LE(few.waits, 2.5);
   EXPECT_EQ(few.waits, many.waits);
@@ -77,7 +77,7 @@ TEST(LayerCounts, ExpertsWaitForTheirCounts) {
 
 TEST(LayerCounts, ExpertsThatLanesDivideWaitOften) {
   RunOptions options = counted(4, "<1,1,4,4,4>");
-  options.shape.experts = {.count = 8, .per_token = 2, .hidden = 14, .normalised = true};
+  options.model.experts = {.count = 8, .per_token = 2, .hidden = 14, .normalised = true};
   const PerLayer divided = per_layer(options);
   EXPECT_LE(divided.waits, 34);
   EXPECT_LE(divided.forward, 183);

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "cluster.h"
+#include "model/outline.h"
 #include "runtime/test_features.h"
 
 namespace sluice::stand_in {
@@ -87,7 +88,7 @@ const Feature kMore[] = {
     {"PlacedExpertsOfOffloadedUnits",
      [] {
        RunOptions options = short_run(4, {"<1,1,4,4,4>", "<1,1,4,4,2>", "<2,1,2,2,2>"});
-       options.shape.experts = {.count = 8, .per_token = 2, .hidden = 14, .normalised = true};
+       options.model.experts = {.count = 8, .per_token = 2, .hidden = 14, .normalised = true};
        options.redundant_experts = 2;
        options.policies = {
            {}, {.recompute_permille = 1000}, {.recompute_permille = 1000, .offload_permille = 600}};
@@ -96,7 +97,7 @@ const Feature kMore[] = {
     {"DividedExpertsBesideNestedExchanges",
      [] {
        RunOptions options = short_run(4, {"<1,1,4,4,4>", "<1,1,4,4,2>"});
-       options.shape.experts = {.count = 8, .per_token = 2, .hidden = 14, .normalised = true};
+       options.model.experts = {.count = 8, .per_token = 2, .hidden = 14, .normalised = true};
        options.plan = runtime::packed_plan;
        options.exchanges = {{.head_lanes = 2}};
        return options;
@@ -104,17 +105,17 @@ const Feature kMore[] = {
     {"LatentAttentionBesideGroupsOfExperts",
      [] {
        RunOptions options = short_run(4, {"<1,1,4>", "<1,1,4,4>", "<2,1,2>"});
-       model::Shape& shape = options.shape;
-       shape.latent = {.q_rank = 10, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
-       shape.kv_heads = shape.heads;
-       shape.head_dim = 8;
-       shape.rotated = 2;
-       shape.experts = {.count = 8, .per_token = 2, .hidden = 9, .normalised = true, .shared_hidden = 11};
-       shape.experts.sigmoid = shape.experts.corrected = true;
-       shape.experts.groups = 4;
-       shape.experts.groups_chosen = 2;
-       shape.experts.factor = 2.5;
-       shape.block_types = {{}, {.experts = true}, {.experts = true}, {.experts = true}};
+       model::Outline& outline = options.model;
+       outline.latent = {.q_rank = 10, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
+       outline.kv_heads = outline.heads;
+       outline.head_dim = 8;
+       outline.rotated = 2;
+       outline.experts = {.count = 8, .per_token = 2, .hidden = 9, .normalised = true, .shared_hidden = 11};
+       outline.experts.sigmoid = outline.experts.corrected = true;
+       outline.experts.groups = 4;
+       outline.experts.groups_chosen = 2;
+       outline.experts.factor = 2.5;
+       outline.block_types = {{}, {.experts = true}, {.experts = true}, {.experts = true}};
        options.plan = runtime::ringed_plan;
        options.moe_router_bias_update_rate = 1e-3;
        return options;
@@ -122,25 +123,25 @@ const Feature kMore[] = {
     {"HybridOfExpertsBesideExchangedHeads",
      [] {
        RunOptions options = short_run(4, {"<1,1,4>", "<1,1,4,2>", "<1,2,2>"});
-       model::Shape& shape = options.shape;
-       shape.recurrent = {.key_heads = 6,
-                          .value_heads = 12,
-                          .key_width = 3,
-                          .value_width = 4,
-                          .convolution = 4,
-                          .by_key_head = true};
-       shape.experts = {.count = 6,
-                        .per_token = 2,
-                        .hidden = 7,
-                        .normalised = true,
-                        .shared_hidden = 12,
-                        .shared_gate = true};
-       shape.qk_norm = model::QkNorm::kEachHead;
-       shape.norm_offset = 1.0;
-       shape.gated = true;
-       shape.rotated = 2;
-       shape.tie_embeddings = true;
-       shape.block_types = {
+       model::Outline& outline = options.model;
+       outline.recurrent = {.key_heads = 6,
+                            .value_heads = 12,
+                            .key_width = 3,
+                            .value_width = 4,
+                            .convolution = 4,
+                            .by_key_head = true};
+       outline.experts = {.count = 6,
+                          .per_token = 2,
+                          .hidden = 7,
+                          .normalised = true,
+                          .shared_hidden = 12,
+                          .shared_gate = true};
+       outline.qk_norm = model::QkNorm::kEachHead;
+       outline.norm_offset = 1.0;
+       outline.gated = true;
+       outline.rotated = 2;
+       outline.tie_embeddings = true;
+       outline.block_types = {
            {.experts = true, .recurrent = true}, {.experts = true}, {.recurrent = true}, {.experts = true}};
        options.plan = runtime::ringed_plan;
        options.exchanges = {{.head_lanes = 2}, {.head_lanes = 1}};
@@ -149,7 +150,7 @@ const Feature kMore[] = {
     {"SumsOfSharedGradientsInFourBits",
      [] {
        RunOptions options = short_run(4, {"<1,1,4,4>", "4x<1,1,1>"});
-       options.shape = runtime::coded_shape();
+       options.model = runtime::coded_outline();
        options.dtype = comm::DType::kFloat32;
        options.codecs.push = {strategy::Codec::kInt8, strategy::Codec::kInt4};
        return options;

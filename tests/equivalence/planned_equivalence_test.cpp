@@ -8,6 +8,7 @@
 #include <set>
 
 #include "cost/memory_cost.h"
+#include "model/outline.h"
 #include "plan/planner.h"
 #include "published/flex_sp.h"
 #include "published/paper_plan.h"
@@ -59,7 +60,7 @@ void expect_same(const runtime::RunRecord& record, const runtime::RunRecord& ref
 Chosen expect_as_one_rank(const plan::PlannerOptions& options, const std::vector<std::string>& texts,
                           int64_t device_bytes, std::vector<int64_t>* exchange_bytes = nullptr) {
   runtime::RunOptions run{.world_size = kWorld, .strategies = texts, .device_bytes = device_bytes};
-  const plan::Planner planner(options, runtime::small_cost(run.shape, run.gpus_per_node, device_bytes));
+  const plan::Planner planner(options, runtime::small_cost(run.model, run.gpus_per_node, device_bytes));
   Chosen chosen;
   std::mutex mutex;
   run.plan = [&](int64_t step, const std::vector<strategy::Sequence>& sequences, const strategy::Strategy&,
@@ -82,9 +83,9 @@ Chosen expect_as_one_rank(const plan::PlannerOptions& options, const std::vector
 // Memory in which a rank by itself holds some of the batches' sequences, of up to 64 tokens, but not the
 // longest.
 int64_t tight_bytes() {
-  const model::Shape shape = model::shape_of_odd_sizes();
+  const model::Outline outline = model::outline_of_odd_sizes();
   const auto holds = [&](int64_t device_bytes) {
-    return cost::MemoryCost(runtime::small_cost(shape, 8, device_bytes), {}).max_len_tokens(kWorld);
+    return cost::MemoryCost(runtime::small_cost(outline, 8, device_bytes), {}).max_len_tokens(kWorld);
   };
   int64_t least = 1;
   for (int64_t most = runtime::kAmpleBytes; least < most;) {
@@ -131,7 +132,7 @@ TEST(PlannedEquivalence, FlexSp) {
   runtime::RunOptions run{
       .world_size = kWorld, .strategies = {to_text(program.scheme)}, .exchanges = {{.head_lanes = 0}}};
   const auto cost_of = [&](int64_t bytes) {
-    return runtime::small_cost(run.shape, run.gpus_per_node, bytes);
+    return runtime::small_cost(run.model, run.gpus_per_node, bytes);
   };
   run.device_bytes = cost::MemoryCost(cost_of(runtime::kAmpleBytes), program.scheme).fixed_bytes(kWorld);
   while (published::capacity_tokens(program, 2, cost_of(run.device_bytes), kWorld) < 24)

@@ -18,7 +18,7 @@
 #include "inputs.h"
 #include "model/config_json.h"
 #include "model/hugging_face.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 #include "mutate.h"
 #include "program.h"
 #include "report/page.h"
@@ -124,8 +124,8 @@ Json sound_simulation() {
 }
 
 checkpoint::Manifest sound_manifest() {
-  checkpoint::Manifest manifest{.step = 3, .world_size = 2, .shape = model::test_shape()};
-  const model::ParameterTable table = model::parameter_table(manifest.shape);
+  checkpoint::Manifest manifest{.step = 3, .world_size = 2, .model = model::test_outline()};
+  const model::ParameterTable table = model::parameter_table(manifest.model);
   for (int rank = 0; rank < 2; ++rank) {
     checkpoint::FileRecord file{.name = checkpoint::rank_file_name(rank), .bytes = 64, .checksum = 5};
     for (const model::Bucket& bucket : table.buckets) {
@@ -166,7 +166,7 @@ void read_tokenizer(const fs::path& path) {
 }
 
 std::vector<Input> texts() {
-  const Json shape = model::config_json(model::test_shape());
+  const Json outline = model::config_json(model::test_outline());
   return {
       {"run.toml", [](Rng& rng) { read_config(damage(kRunConfig, rng)); }},
       {"--set",
@@ -178,7 +178,8 @@ std::vector<Input> texts() {
        [](Rng& rng) {
          strategy::cluster_from_json(base::parse_toml_as_json(damage(kCluster, rng), "case"), "case");
        }},
-      {"config.json", [=](Rng& rng) { model::shape_from_hugging_face(damaged_json(shape, rng), "case"); }},
+      {"config.json",
+       [=](Rng& rng) { model::outline_from_hugging_face(damaged_json(outline, rng), "case"); }},
   };
 }
 

@@ -13,6 +13,7 @@
 #include "corpus/tokenizer.h"
 #include "corpus/unfinished.h"
 #include "inputs.h"
+#include "model/outline.h"
 #include "program.h"
 #include "report/metrics_file.h"
 
@@ -24,7 +25,7 @@ using base::Json;
 using base::text;
 using Reader = std::function<void(const fs::path&)>;
 
-model::Shape small_shape() {
+model::Outline small_shape() {
   return {.layers = 2, .hidden = 12, .heads = 4, .kv_heads = 2, .head_dim = 4, .ffn_hidden = 20, .vocab = 33};
 }
 

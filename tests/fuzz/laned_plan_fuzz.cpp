@@ -14,7 +14,7 @@
 #include "graph/build.h"
 #include "graph/clock.h"
 #include "graph_on_fake.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 #include "plan/planner.h"
 #include "program.h"
 
@@ -43,7 +43,7 @@ cost::CostModel random_cost(base::Rng& rng) {
     rates.beyond.push_back({rates.inter_node.bytes_per_ns / 8, 4 * rates.inter_node.latency_ns});
   }
   const strategy::Topology topology(node_ranks, 1, std::move(group_ranks));
-  return cost::CostModel(cost::analytic_options(model::test_shape(), rates, memory, degrees, topology));
+  return cost::CostModel(cost::analytic_options(model::test_outline(), rates, memory, degrees, topology));
 }
 
 strategy::Strategy random_strategy(base::Rng& rng) {
@@ -90,7 +90,8 @@ void run_case(uint64_t seed, Totals& totals) {
   const strategy::StepPlan plan = planner.plan(static_cast<int64_t>(seed), random_batch(rng, longest));
   totals.rings += rings_of(plan);
   // Verifies what it builds.
-  graph::StepGraph graph = graph::build(plan, model::parameter_table(model::test_shape()), cost, kMostRanks);
+  graph::StepGraph graph =
+      graph::build(plan, model::parameter_table(model::test_outline()), cost, kMostRanks);
   totals.nodes += static_cast<int64_t>(graph.nodes.size());
   run_in_virtual_time(graph, seed);
   for (graph::Node& node : graph.nodes) {

@@ -12,7 +12,7 @@
 #include "cost/calibration.h"
 #include "cost/shipped.h"
 #include "inputs.h"
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 #include "mutate.h"
 #include "plan/planner.h"
 #include "program.h"
@@ -30,10 +30,10 @@ constexpr int kWorldSize = 8;
 
 cost::Calibration sound_calibration() {
   constexpr int kDegrees[] = {1, 2};
-  return {
-      .hardware = "none",
-      .source = "analytic",
-      .options = cost::analytic_options(model::test_shape(), {}, {.device_bytes = 128'000'000}, kDegrees, 4)};
+  return {.hardware = "none",
+          .source = "analytic",
+          .options =
+              cost::analytic_options(model::test_outline(), {}, {.device_bytes = 128'000'000}, kDegrees, 4)};
 }
 
 std::vector<strategy::Sequence> sequences_of(std::span<const int64_t> lengths) {

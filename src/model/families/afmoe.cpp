@@ -4,8 +4,8 @@
 #include "model/families/experts_keys.h"
 #include "model/families/family.h"
 #include "model/layer_of.h"
+#include "model/model_ranges.h"
 #include "model/roles.h"
-#include "model/shape_ranges.h"
 
 namespace sluice::model {
 namespace {
@@ -22,29 +22,29 @@ constexpr TensorNames kAfmoeTensors[] = {
 
 extern const Names kAfmoeNames{kAfmoeTensors};
 
-void read_afmoe(Reader& config, Shape& shape) {
-  read_decoder(config, {.head_dim = 128, .norm_eps = 1e-5}, shape);
+void read_afmoe(Reader& config, Outline& outline) {
+  read_decoder(config, {.head_dim = 128, .norm_eps = 1e-5}, outline);
   config.only("score_func", "sigmoid");
   config.only("route_norm", true);
   config.pass({"load_balance_coeff", "use_grouped_mm", "num_limited_groups", "num_expert_groups"});
-  shape.norm_place = NormPlace::kAround;
-  shape.qk_norm = QkNorm::kEachHead;
-  shape.gated = true;
-  if (config.has("mup_enabled")) shape.embedding_scale = std::sqrt(static_cast<double>(shape.hidden));
-  const int64_t dense = config.count_or(1, "num_dense_layers", {0, kShapeRanges.layers.most});
+  outline.norm_place = NormPlace::kAround;
+  outline.qk_norm = QkNorm::kEachHead;
+  outline.gated = true;
+  if (config.has("mup_enabled")) outline.embedding_scale = std::sqrt(static_cast<double>(outline.hidden));
+  const int64_t dense = config.count_or(1, "num_dense_layers", {0, kModelRanges.layers.most});
   read_scored_experts(config,
                       {.dense = dense,
                        .shared = 2,
                        .count_key = "num_experts",
                        .shared_key = "num_shared_experts",
                        .factor_key = "route_scale"},
-                      shape);
-  const int64_t pattern = config.count_or(4, "global_attn_every_n_layers", kShapeRanges.layers);
-  read_window(config, 1024, shape);
-  if (shape.window == 0) config.refuse("sliding_window", nullptr, "a window's width");
-  read_layer_types(config, shape, [&](int64_t layer) { return (layer + 1) % pattern != 0; });
-  turn_windows_alone(shape);
-  change_attention(shape, [](Attention& own) { own.gates_apart = true; });
+                      outline);
+  const int64_t pattern = config.count_or(4, "global_attn_every_n_layers", kModelRanges.layers);
+  read_window(config, 1024, outline);
+  if (outline.window == 0) config.refuse("sliding_window", nullptr, "a window's width");
+  read_layer_types(config, outline, [&](int64_t layer) { return (layer + 1) % pattern != 0; });
+  turn_windows_alone(outline);
+  change_attention(outline, [](Attention& own) { own.gates_apart = true; });
 }
 
 }  // namespace sluice::model

@@ -9,7 +9,7 @@ constexpr TensorNames kApertusTensors[] = {{roles::kAttentionNorm, {"attention_l
                                            {roles::kMlpNorm, {"feedforward_layernorm.weight"}}};
 
 // transformers stretches rotary positions by default, for files without the key.
-base::Json usual_rope(const Reader& config, Shape&) {
+base::Json usual_rope(const Reader& config, Outline&) {
   base::Json changed = config.json();
   for (const char* key : {"rope_parameters", "rope_scaling", "rope_theta"}) {
     if (changed.contains(key) && !changed.at(key).is_null()) return changed;
@@ -24,17 +24,17 @@ base::Json usual_rope(const Reader& config, Shape&) {
 
 extern const Names kApertusNames{kApertusTensors};
 
-void read_apertus(Reader& config, Shape& shape) {
+void read_apertus(Reader& config, Outline& outline) {
   read_decoder(
       config,
       {.norm_eps = 1e-5, .rope_theta = 12e6, .biases = true, .activation = "xielu", .own_rope = usual_rope},
-      shape);
+      outline);
   config.only("qk_norm", true);
   config.off("post_norm");
-  shape.qkv_bias = shape.out_bias = config.has("attention_bias");
-  shape.qk_norm = QkNorm::kEachHead;
-  shape.mlp_gate = false;
-  shape.activation = Activation::kXielu;
+  outline.qkv_bias = outline.out_bias = config.has("attention_bias");
+  outline.qk_norm = QkNorm::kEachHead;
+  outline.mlp_gate = false;
+  outline.activation = Activation::kXielu;
 }
 
 }  // namespace sluice::model

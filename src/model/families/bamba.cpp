@@ -33,20 +33,20 @@ extern const Names kBambaNames{kBambaTensors};
 
 // The file lists the layers of attention; without a list all are recurrent. The run sets its own loss on the
 // size of logits.
-void read_bamba(Reader& config, Shape& shape) {
+void read_bamba(Reader& config, Outline& outline) {
   constexpr const char* kKey = "attn_layer_indices";
-  read_decoder(config, {.kv_heads = 8, .norm_eps = 1e-5, .rotated = 0.5}, shape);
+  read_decoder(config, {.kv_heads = 8, .norm_eps = 1e-5, .rotated = 0.5}, outline);
   config.pass({"mamba_chunk_size", "num_logits_to_keep", "z_loss_coefficient"});
-  shape.block_types.assign(static_cast<size_t>(shape.layers), {.recurrent = true});
+  outline.block_types.assign(static_cast<size_t>(outline.layers), {.recurrent = true});
   if (const base::Json* const attention = config.find(kKey); attention != nullptr) {
     if (!attention->is_array()) config.refuse(kKey, *attention, "a list of layers there");
     for (const base::Json& layer : *attention) {
-      const bool fits = base::holds_number<int64_t>(layer) && layer >= 0 && layer < shape.layers;
+      const bool fits = base::holds_number<int64_t>(layer) && layer >= 0 && layer < outline.layers;
       if (!fits) config.refuse(kKey, layer, "layers of the model there");
-      shape.block_types[layer.get<size_t>()].recurrent = false;
+      outline.block_types[layer.get<size_t>()].recurrent = false;
     }
   }
-  read_mamba2(config, kBambaMamba, shape);
+  read_mamba2(config, kBambaMamba, outline);
 }
 
 }  // namespace sluice::model

@@ -1,7 +1,7 @@
 #include "model/families/decoder_keys.h"
 #include "model/families/family.h"
+#include "model/model_ranges.h"
 #include "model/roles.h"
-#include "model/shape_ranges.h"
 
 namespace sluice::model {
 namespace {
@@ -35,26 +35,26 @@ constexpr TensorNames kBertTensors[] = {
 extern const Names kBertNames{kBertTensors};
 
 // Dropouts are ignored: Sluice trains without them.
-void read_bert(Reader& config, Shape& shape) {
-  shape.causal = false;
+void read_bert(Reader& config, Outline& outline) {
+  outline.causal = false;
   read_decoder(config,
                {.norm_eps = 1e-12, .tied = true, .activation = "gelu", .norm_eps_key = "layer_norm_eps"},
-               shape);
+               outline);
   config.only("position_embedding_type", "absolute");
   config.only("type_vocab_size", 2);
   config.pass({"hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"});
-  shape.positions = config.count_or(512, "max_position_embeddings", kShapeRanges.max_positions);
-  shape.block_types.assign(static_cast<size_t>(shape.layers), BlockType{.rotates = false});
-  shape.activation = Activation::kGelu;
-  shape.mlp_gate = false;
-  shape.norm = {.kind = NormKind::kLayer, .biases = true};
-  shape.norm_place = NormPlace::kOfSum;
-  shape.embedding_norm = shape.qkv_bias = shape.out_bias = shape.mlp_bias = true;
-  if (shape.head.numbers == 0) return;
-  shape.head.bias = true;
-  if (shape.head.kind != HeadKind::kSequence) return;
-  shape.head.pooling = Pooling::kCls;
-  shape.head.neck = NeckStyle{.activation = Activation::kTanh, .bias = true};
+  outline.positions = config.count_or(512, "max_position_embeddings", kModelRanges.max_positions);
+  outline.block_types.assign(static_cast<size_t>(outline.layers), BlockType{.rotates = false});
+  outline.activation = Activation::kGelu;
+  outline.mlp_gate = false;
+  outline.norm = {.kind = NormKind::kLayer, .biases = true};
+  outline.norm_place = NormPlace::kOfSum;
+  outline.embedding_norm = outline.qkv_bias = outline.out_bias = outline.mlp_bias = true;
+  if (outline.head.numbers == 0) return;
+  outline.head.bias = true;
+  if (outline.head.kind != HeadKind::kSequence) return;
+  outline.head.pooling = Pooling::kCls;
+  outline.head.neck = NeckStyle{.activation = Activation::kTanh, .bias = true};
 }
 
 }  // namespace sluice::model

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "model/families/reader.h"
-#include "model/shape.h"
+#include "model/outline.h"
 
 namespace sluice::model {
 
@@ -33,37 +33,37 @@ struct DecoderKeys {
   const char* norm_eps_key = "rms_norm_eps";
   const char* ffn_key = "intermediate_size";  // "": there is no MLP
   // Returns the file from which rotary positions are read, for families with rotary keys of their own. Sets
-  // the shape's members that these keys determine.
-  base::Json (*own_rope)(const Reader& config, Shape& shape) = nullptr;
+  // the outline's members that these keys determine.
+  base::Json (*own_rope)(const Reader& config, Outline& outline) = nullptr;
 };
 // Reads sizes, the norm's eps and rotary positions. Keeps latent sizes and an MLP's width that are set.
-void read_decoder(Reader& config, const DecoderKeys& keys, Shape& shape);
+void read_decoder(Reader& config, const DecoderKeys& keys, Outline& outline);
 
 // Reads rope_parameters with a dictionary for layers with a window and one for all others. Without them reads
-// rope_theta for all layers, and rope_scaling only for layers without a window. REQUIRES: the shape's window
-// and its layers' types were read.
-void read_ropes_by_type(Reader& config, double absent_window_theta, Shape& shape);
+// rope_theta for all layers, and rope_scaling only for layers without a window. REQUIRES: the outline's
+// window and its layers' types were read.
+void read_ropes_by_type(Reader& config, double absent_window_theta, Outline& outline);
 
 using OfLayer = std::function<bool(int64_t layer)>;
 // Reads a list with one of two names, `yes` or `no`, for each layer, and calls `say` with each layer. Makes
 // no call if the list is absent.
 void read_named_layers(Reader& config, const char* key, std::string_view yes, std::string_view no,
-                       const Shape& shape, const std::function<void(int64_t layer, bool yes)>& say);
+                       const Outline& outline, const std::function<void(int64_t layer, bool yes)>& say);
 
 // Reads the window's width: `absent` if the key is absent, no window if it is null.
-void read_window(Reader& config, int64_t absent, Shape& shape);
+void read_window(Reader& config, int64_t absent, Outline& outline);
 // Reads from layer_types which layers have a window; `otherwise` decides without that key. Omits block types
-// that all equal the shape's default.
-void read_layer_types(Reader& config, Shape& shape, const OfLayer& otherwise);
+// that all equal the outline's default.
+void read_layer_types(Reader& config, Outline& outline, const OfLayer& otherwise);
 // Reads windows that are off, whatever their width, unless use_sliding_window is true.
-void read_optional_window(Reader& config, int64_t absent, Shape& shape, const OfLayer& otherwise);
+void read_optional_window(Reader& config, int64_t absent, Outline& outline, const OfLayer& otherwise);
 
 // Reads which layers have rotary positions, from no_rope_layers or no_rope_layer_interval. REQUIRES: no types
 // of layers were read.
-void read_rotations(Reader& config, Shape& shape);
+void read_rotations(Reader& config, Outline& outline);
 
 // Removes rotary positions from layers without a window.
-void turn_windows_alone(Shape& shape);
+void turn_windows_alone(Outline& outline);
 
 // The file with its rotary positions changed by `change`, under whichever of the two keys the file has.
 base::Json with_own_rope(const Reader& config, const std::function<void(base::Json& rope)>& change);
@@ -73,8 +73,8 @@ base::Json with_own_rope(const Reader& config, const std::function<void(base::Js
 base::Json with_usual_ropes(const Reader& config, double proportion);
 
 // Gives each layer a block type of its own, equal to its present one, for the caller to change.
-void spread_types(Shape& shape);
-// Omits the block types if all are the shape's default.
-void drop_usual_types(Shape& shape);
+void spread_types(Outline& outline);
+// Omits the block types if all are the outline's default.
+void drop_usual_types(Outline& outline);
 
 }  // namespace sluice::model

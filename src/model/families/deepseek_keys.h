@@ -6,6 +6,6 @@
 namespace sluice::model {
 
 // Reads the decoder's keys and latent attention, whose queries and keys rotate in neighbouring pairs.
-void read_latent(Reader& config, const DecoderKeys& keys, Shape& shape);
+void read_latent(Reader& config, const DecoderKeys& keys, Outline& outline);
 
 }  // namespace sluice::model

@@ -2,12 +2,12 @@
 #pragma once
 
 #include "model/families/reader.h"
-#include "model/shape.h"
+#include "model/outline.h"
 
 namespace sluice::model {
 
 // Reads experts: their number num_experts or num_local_experts; `hidden` is the inner width of one expert.
-void read_experts(Reader& config, int64_t hidden, Shape& shape);
+void read_experts(Reader& config, int64_t hidden, Outline& outline);
 // A family's key names for experts by DeepSeek-V3's rule, and its class's defaults for absent keys.
 struct ScoredKeys {
   int64_t dense = 0;  // number of first layers without experts
@@ -24,17 +24,17 @@ struct ScoredKeys {
 };
 // Reads experts by that rule, and which layers have them. Layers that predict further tokens are not trained,
 // and their tensors are not read.
-void read_scored_experts(Reader& config, const ScoredKeys& keys, Shape& shape);
+void read_scored_experts(Reader& config, const ScoredKeys& keys, Outline& outline);
 // Reads experts with a softmax router by DeepSeek-V2's rule, without groups.
-void read_softmax_experts(Reader& config, Shape& shape);
+void read_softmax_experts(Reader& config, Outline& outline);
 // Reads from mlp_layer_types, if the file has it, which layers have experts.
-void read_mlp_types(Reader& config, Shape& shape);
+void read_mlp_types(Reader& config, Outline& outline);
 // Reads an inner width of experts or MLPs.
 int64_t width(Reader& config, const char* key);
 
-// Sets in the shape's block types which layers have experts, from those keys that the file has:
+// Sets in the outline's block types which layers have experts, from those keys that the file has:
 // first_k_dense_replace (absent: `dense`), moe_layer_freq, decoder_sparse_step and mlp_only_layers.
 // InputError for layers that the model does not have.
-void read_expert_layers(Reader& config, Shape& shape, int64_t dense = 0);
+void read_expert_layers(Reader& config, Outline& outline, int64_t dense = 0);
 
 }  // namespace sluice::model

@@ -7,8 +7,8 @@
 #include "model/families/recurrent_keys.h"
 #include "model/layer_of.h"
 #include "model/make_parts.h"
+#include "model/model_ranges.h"
 #include "model/roles.h"
-#include "model/shape_ranges.h"
 
 namespace sluice::model {
 namespace {
@@ -34,7 +34,7 @@ constexpr Mamba2Keys kFalconMamba{"mamba_n_groups",
                                   1e-5,
                                   64};
 
-double factor_of(Reader& config, const char* key) { return config.number_or(1.0, key, kShapeRanges.factor); }
+double factor_of(Reader& config, const char* key) { return config.number_or(1.0, key, kModelRanges.factor); }
 
 // A list of `count` factors; all 1 if the file has none.
 std::vector<double> factors_of(Reader& config, const char* key, size_t count) {
@@ -46,17 +46,17 @@ std::vector<double> factors_of(Reader& config, const char* key, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     if (!list->at(i).is_number()) config.refuse(key, list->at(i), "numbers there");
     all[i] = list->at(i).get<double>();
-    base::require_in_range(base::text(config.name(), ": ", key), all[i], kShapeRanges.factor);
+    base::require_in_range(base::text(config.name(), ": ", key), all[i], kModelRanges.factor);
   }
   return all;
 }
 
 // A head's width follows from the width of all heads; without that key all are twice as wide as the rows.
-void read_mamba_heads(Reader& config, Shape& shape) {
-  read_mamba2(config, kFalconMamba, shape);
-  Recurrent& own = shape.recurrent;
-  const int64_t twice = config.count_or(2, "mamba_expand", {1, 64}) * shape.hidden;
-  const int64_t all = config.find("mamba_d_ssm") != nullptr ? config.count("mamba_d_ssm", kShapeRanges.hidden)
+void read_mamba_heads(Reader& config, Outline& outline) {
+  read_mamba2(config, kFalconMamba, outline);
+  Recurrent& own = outline.recurrent;
+  const int64_t twice = config.count_or(2, "mamba_expand", {1, 64}) * outline.hidden;
+  const int64_t all = config.find("mamba_d_ssm") != nullptr ? config.count("mamba_d_ssm", kModelRanges.hidden)
                       : config.says("mamba_d_ssm")          ? twice
                                                             : 1024;
   if (all % own.value_heads != 0)
@@ -71,14 +71,14 @@ void read_mamba_heads(Reader& config, Shape& shape) {
 extern const Names kFalconNames{kFalconTensors};
 
 // Mamba-2 and attention side by side behind one norm, then an MLP, all with factors.
-void read_falcon_h1(Reader& config, Shape& shape) {
-  read_decoder(config, {.kv_heads = 8, .norm_eps = 1e-5}, shape);
+void read_falcon_h1(Reader& config, Outline& outline) {
+  read_decoder(config, {.kv_heads = 8, .norm_eps = 1e-5}, outline);
   config.off("projectors_bias");
   config.off("mamba_rms_norm");  // true would add a norm before gates
   config.pass({"mamba_norm_before_gate", "mamba_chunk_size", "mamba_use_mlp", "num_logits_to_keep"});
-  read_mamba_heads(config, shape);
-  shape.embedding_scale = factor_of(config, "embedding_multiplier");
-  shape.logit_divisor = 1 / factor_of(config, "lm_head_multiplier");
+  read_mamba_heads(config, outline);
+  outline.embedding_scale = factor_of(config, "embedding_multiplier");
+  outline.logit_divisor = 1 / factor_of(config, "lm_head_multiplier");
   const double attention_in = factor_of(config, "attention_in_multiplier"),
                attention_out = factor_of(config, "attention_out_multiplier"),
                key = factor_of(config, "key_multiplier"), mamba_in = factor_of(config, "ssm_in_multiplier"),
@@ -87,13 +87,13 @@ void read_falcon_h1(Reader& config, Shape& shape) {
   std::vector<double> mamba = factors_of(config, "ssm_multipliers", 5);
   for (double& each : mamba) each *= mamba_in;
   const ConvolutionBias bias =
-      shape.recurrent.convolution_bias ? ConvolutionBias::kOwn : ConvolutionBias::kNone;
-  shape.block_types.assign(static_cast<size_t>(shape.layers), {.recurrent = true});
-  const Part attention = usual_layer(shape, {}).parts.front();
-  change_layers(shape, [&](const BlockType&, Layer& layer) {
+      outline.recurrent.convolution_bias ? ConvolutionBias::kOwn : ConvolutionBias::kNone;
+  outline.block_types.assign(static_cast<size_t>(outline.layers), {.recurrent = true});
+  const Part attention = usual_layer(outline, {}).parts.front();
+  change_layers(outline, [&](const BlockType&, Layer& layer) {
     Mamba2 own = std::get<Mamba2>(layer.parts[0].mixer);
     own.normed = false;
-    replace_part(shape, layer.parts[0], mamba2_part(own, shape.hidden, bias));
+    replace_part(outline, layer.parts[0], mamba2_part(own, outline.hidden, bias));
     layer.parts[0].scale = mamba_out;
     layer.parts[0].factors = {{roles::kRecurrentQkv, mamba}};
     layer.parts[1].scale = mlp[1];

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "model/families/reader.h"
-#include "model/shape.h"
+#include "model/outline.h"
 #include "model/weight.h"
 
 namespace sluice::model {
@@ -24,9 +24,9 @@ struct TensorNames {
 };
 using Names = std::span<const TensorNames>;
 
-// Sets the shape from the file, except Shape::family and Shape::config. The file is refused if a key that
-// Read does not ask the reader for switches something on.
-using Read = void(Reader& config, Shape& shape);
+// Sets the outline from the file, except Outline::family and Outline::config. The file is refused if a key
+// that Read does not ask the reader for switches something on.
+using Read = void(Reader& config, Outline& outline);
 
 struct Family {
   std::string_view model_type;    // "qwen3"
@@ -43,10 +43,10 @@ struct Family {
 std::span<const Family> families();
 // The family with this model_type; null: none.
 const Family* family_of(std::string_view model_type);
-// A counted shape has a family without names.
-const Family& family_of(const Shape& shape);
+// A counted outline has a family without names.
+const Family& family_of(const Outline& outline);
 
-// Gives a weight's tensors their names in files of the shape's family.
-void name_tensors(const Shape& shape, Weight& weight);
+// Gives a weight's tensors their names in files of the outline's family.
+void name_tensors(const Outline& outline, Weight& weight);
 
 }  // namespace sluice::model

@@ -12,8 +12,8 @@
 #include "model/families/rope_keys.h"
 #include "model/layer_of.h"
 #include "model/make_parts.h"
+#include "model/model_ranges.h"
 #include "model/roles.h"
-#include "model/shape_ranges.h"
 
 namespace sluice::model {
 namespace {
@@ -25,7 +25,7 @@ constexpr TensorNames kGemma4Tensors[] = {{roles::kRouter, {"router.proj.weight"
 constexpr const char* kByLayer = "per_layer_config";
 
 // The default: a quarter of each head rotates.
-base::Json usual_rope(const Reader& config, Shape&) { return with_usual_ropes(config, 0.25); }
+base::Json usual_rope(const Reader& config, Outline&) { return with_usual_ropes(config, 0.25); }
 
 // Heads of layers without a window.
 struct FullHeads {
@@ -34,10 +34,10 @@ struct FullHeads {
 };
 
 // transformers 5 writes by layer the values that differ from the file's other keys.
-FullHeads heads_by_layer(Reader& config, const base::Json& by_layer, const Shape& shape) {
+FullHeads heads_by_layer(Reader& config, const base::Json& by_layer, const Outline& outline) {
   if (!by_layer.is_object()) config.refuse(kByLayer, by_layer, "an object of layers there");
-  const FullHeads usual{shape.head_dim, shape.kv_heads};
-  std::vector<FullHeads> all(static_cast<size_t>(shape.layers), usual);
+  const FullHeads usual{outline.head_dim, outline.kv_heads};
+  std::vector<FullHeads> all(static_cast<size_t>(outline.layers), usual);
   for (const auto& [key, changes] : by_layer.items()) {
     size_t layer = 0;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), layer);
@@ -46,13 +46,13 @@ FullHeads heads_by_layer(Reader& config, const base::Json& by_layer, const Shape
       config.refuse(kByLayer, key, "layers of the model there");
     if (!changes.is_object()) config.refuse(kByLayer, changes, "an object for each layer there");
     Reader own(changes, where);
-    all[layer] = {own.count_or(usual.width, "head_dim", kShapeRanges.head_dim),
-                  own.count_or(usual.kv_heads, "num_key_value_heads", kShapeRanges.heads)};
+    all[layer] = {own.count_or(usual.width, "head_dim", kModelRanges.head_dim),
+                  own.count_or(usual.kv_heads, "num_key_value_heads", kModelRanges.heads)};
     if (!own.unread().empty()) own.refuse(own.unread(), changes.at(own.unread()), "heads by layer");
   }
   std::optional<FullHeads> full;
   for (size_t layer = 0; layer < all.size(); ++layer) {
-    const bool windowed = shape.block_type(static_cast<int64_t>(layer)).windowed;
+    const bool windowed = outline.block_type(static_cast<int64_t>(layer)).windowed;
     if (all[layer] != (windowed ? usual : full.value_or(all[layer])))
       config.refuse(kByLayer, by_layer, "like heads in layers with a window, and in all others");
     if (!windowed) full = all[layer];
@@ -60,12 +60,12 @@ FullHeads heads_by_layer(Reader& config, const base::Json& by_layer, const Shape
   return full.value_or(usual);
 }
 
-FullHeads read_full_heads(Reader& config, const Shape& shape, bool keys_are_values) {
-  const FullHeads own{config.count_or(512, "global_head_dim", kShapeRanges.head_dim),
-                      config.count_or(shape.kv_heads, "num_global_key_value_heads", kShapeRanges.heads)};
+FullHeads read_full_heads(Reader& config, const Outline& outline, bool keys_are_values) {
+  const FullHeads own{config.count_or(512, "global_head_dim", kModelRanges.head_dim),
+                      config.count_or(outline.kv_heads, "num_global_key_value_heads", kModelRanges.heads)};
   if (const base::Json* const by_layer = config.find(kByLayer); by_layer != nullptr)
-    return heads_by_layer(config, *by_layer, shape);
-  return {own.width, keys_are_values ? own.kv_heads : shape.kv_heads};
+    return heads_by_layer(config, *by_layer, outline);
+  return {own.width, keys_are_values ? own.kv_heads : outline.kv_heads};
 }
 
 void refuse_other_gemma4(Reader& config) {
@@ -76,17 +76,17 @@ void refuse_other_gemma4(Reader& config) {
 
 // The width of embeddings by layer, for E2B and E4B; 0: none. The table must have the embedding's vocabulary:
 // otherwise some rows would never be read, or tokens would have none.
-int64_t read_layer_inputs(Reader& config, const Shape& shape) {
+int64_t read_layer_inputs(Reader& config, const Outline& outline) {
   constexpr int64_t kAbsentWidth = 256, kAbsentRows = 262144;
   constexpr const char* kWidth = "hidden_size_per_layer_input";
   constexpr const char* kRows = "vocab_size_per_layer_input";
   const int64_t width =
       config.says(kWidth) ? config.count_or(0, kWidth, {0, int64_t{1} << 20}) : kAbsentWidth;
-  const int64_t rows = config.count_or(kAbsentRows, kRows, kShapeRanges.vocab);
+  const int64_t rows = config.count_or(kAbsentRows, kRows, kModelRanges.vocab);
   if (width == 0) return 0;
-  if (rows != shape.vocab)
-    config.refuse(kRows, rows, base::text("as many rows as vocab_size, ", shape.vocab));
-  if (shape.experts.count > 0)
+  if (rows != outline.vocab)
+    config.refuse(kRows, rows, base::text("as many rows as vocab_size, ", outline.vocab));
+  if (outline.experts.count > 0)
     config.refuse(kWidth, width, "models with experts without embeddings by layer, 0 there");
   return width;
 }
@@ -96,14 +96,14 @@ struct SharedLayers {
   int64_t first;       // first layer that borrows
   int64_t ffn_hidden;  // width in layers that borrow
 };
-SharedLayers read_shared_layers(Reader& config, const Shape& shape) {
+SharedLayers read_shared_layers(Reader& config, const Outline& outline) {
   constexpr const char* kShared = "num_kv_shared_layers";
-  const int64_t count = config.count_or(0, kShared, {0, shape.layers});
+  const int64_t count = config.count_or(0, kShared, {0, outline.layers});
   const bool wide = config.has("use_double_wide_mlp");
-  const SharedLayers shared{shape.layers - count, wide ? 2 * shape.ffn_hidden : shape.ffn_hidden};
-  for (int64_t layer = shared.first; layer < shape.layers; ++layer) {
+  const SharedLayers shared{outline.layers - count, wide ? 2 * outline.ffn_hidden : outline.ffn_hidden};
+  for (int64_t layer = shared.first; layer < outline.layers; ++layer) {
     const auto alike = [&](int64_t other) {
-      return shape.block_type(other).windowed == shape.block_type(layer).windowed;
+      return outline.block_type(other).windowed == outline.block_type(layer).windowed;
     };
     int64_t lender = shared.first - 1;
     while (lender >= 0 && !alike(lender)) --lender;
@@ -115,50 +115,50 @@ SharedLayers read_shared_layers(Reader& config, const Shape& shape) {
 }
 
 // Layers with a window share slot 0, the others slot 1.
-void share_keys(const Shape& shape, int64_t first, int64_t layer, Attention& own) {
-  if (first == shape.layers) return;
-  const auto windowed = [&](int64_t other) { return shape.block_type(other).windowed; };
+void share_keys(const Outline& outline, int64_t first, int64_t layer, Attention& own) {
+  if (first == outline.layers) return;
+  const auto windowed = [&](int64_t other) { return outline.block_type(other).windowed; };
   own.key_slot = windowed(layer) ? 0 : 1;
   bool lends = layer < first, borrowed = false;
   for (int64_t other = layer + 1; other < first; ++other) lends = lends && windowed(other) != windowed(layer);
-  for (int64_t other = first; other < shape.layers; ++other)
+  for (int64_t other = first; other < outline.layers; ++other)
     borrowed = borrowed || windowed(other) == windowed(layer);
   own.sharing = layer >= first      ? KeySharing::kBorrows
                 : lends && borrowed ? KeySharing::kLends
                                     : KeySharing::kOwn;
 }
 
-void read_routed(Reader& config, Shape& shape) {
+void read_routed(Reader& config, Outline& outline) {
   if (!config.has("enable_moe_block")) return;
-  Experts& experts = shape.experts;
-  experts.count = config.count("num_experts", kShapeRanges.experts);
+  Experts& experts = outline.experts;
+  experts.count = config.count("num_experts", kModelRanges.experts);
   experts.per_token = config.count("top_k_experts", {1, experts.count});
   experts.hidden = width(config, "moe_intermediate_size");
   experts.normalised = true;
-  spread_types(shape);
-  for (BlockType& type : shape.block_types) type.experts = true;
+  spread_types(outline);
+  for (BlockType& type : outline.block_types) type.experts = true;
 }
 
-// Changes the MLP: experts beside it or embeddings by layer behind it, if the shape has them, and the factor
-// on a layer's result.
-void change_feeding(const Shape& shape, int64_t ffn_hidden, int64_t input_width, Layer& layer) {
-  const Gate gate{.activation = shape.activation};
+// Changes the MLP: experts beside it or embeddings by layer behind it, if the outline has them, and the
+// factor on a layer's result.
+void change_feeding(const Outline& outline, int64_t ffn_hidden, int64_t input_width, Layer& layer) {
+  const Gate gate{.activation = outline.activation};
   const bool routed = std::holds_alternative<RoutedExperts>(layer.parts[1].mixer);
-  if (routed || ffn_hidden != shape.ffn_hidden)
-    replace_part(shape, layer.parts[1], mlp_part({ffn_hidden, gate}, shape.hidden, {}));
+  if (routed || ffn_hidden != outline.ffn_hidden)
+    replace_part(outline, layer.parts[1], mlp_part({ffn_hidden, gate}, outline.hidden, {}));
   if (routed) {
-    put_beside_mlp(shape, layer,
-                   experts_part({.experts = shape.experts,
+    put_beside_mlp(outline, layer,
+                   experts_part({.experts = outline.experts,
                                  .gate = gate,
-                                 .router_norm_eps = shape.norm_eps,
+                                 .router_norm_eps = outline.norm_eps,
                                  .expert_scales = true},
-                                shape.hidden));
+                                outline.hidden));
   }
   if (input_width > 0) {
-    Part part = layer_input_part({input_width, shape.activation}, shape.hidden);
-    part.behind = norm({roles::kLayerInputNormBehind, {}}, "post_per_layer_input_norm.weight", shape.hidden,
-                       shape.norm, shape.norm_eps, shape.norm_offset);
-    for (Weight& weight : part.weights) name_tensors(shape, weight);
+    Part part = layer_input_part({input_width, outline.activation}, outline.hidden);
+    part.behind = norm({roles::kLayerInputNormBehind, {}}, "post_per_layer_input_norm.weight", outline.hidden,
+                       outline.norm, outline.norm_eps, outline.norm_offset);
+    for (Weight& weight : part.weights) name_tensors(outline, weight);
     layer.parts.push_back(std::move(part));
   }
   layer.scalar = vector(roles::kLayerScalar, {"layer_scalar"}, {{1, 0}}, Start::kOne);
@@ -166,7 +166,7 @@ void change_feeding(const Shape& shape, int64_t ffn_hidden, int64_t input_width,
   layer.scalar->adapts = false;
 }
 
-void read_sizes(Reader& config, Shape& shape) {
+void read_sizes(Reader& config, Outline& outline) {
   read_decoder(config,
                {.kv_heads = 4,
                 .heads = 8,
@@ -178,41 +178,41 @@ void read_sizes(Reader& config, Shape& shape) {
                 .ropes_by_type = true,
                 .activation = "gelu_pytorch_tanh",
                 .own_rope = usual_rope},
-               shape);
-  shape.qkv_bias = shape.out_bias = config.has("attention_bias");
-  shape.activation = Activation::kGeluTanh;
-  shape.norm_place = NormPlace::kAround;
-  shape.qk_norm = QkNorm::kEachHead;
-  shape.attention_scale = 1;
-  shape.embedding_scale = std::sqrt(static_cast<double>(shape.hidden));
-  shape.logit_cap = config.number_or(0.0, "final_logit_softcapping", kShapeRanges.factor);
+               outline);
+  outline.qkv_bias = outline.out_bias = config.has("attention_bias");
+  outline.activation = Activation::kGeluTanh;
+  outline.norm_place = NormPlace::kAround;
+  outline.qk_norm = QkNorm::kEachHead;
+  outline.attention_scale = 1;
+  outline.embedding_scale = std::sqrt(static_cast<double>(outline.hidden));
+  outline.logit_cap = config.number_or(0.0, "final_logit_softcapping", kModelRanges.factor);
 }
 
 // The last layer has no window, whatever the file says.
-void read_windows(Reader& config, Shape& shape) {
-  read_window(config, 512, shape);
-  if (shape.window == 0) config.refuse("sliding_window", nullptr, "a window's width");
-  read_layer_types(config, shape, [&](int64_t layer) { return (layer + 1) % 6 != 0; });
-  spread_types(shape);
-  shape.block_types.back().windowed = false;
+void read_windows(Reader& config, Outline& outline) {
+  read_window(config, 512, outline);
+  if (outline.window == 0) config.refuse("sliding_window", nullptr, "a window's width");
+  read_layer_types(config, outline, [&](int64_t layer) { return (layer + 1) % 6 != 0; });
+  spread_types(outline);
+  outline.block_types.back().windowed = false;
   const std::optional<Rope> window_rope = window_rope_from_hugging_face(config, 10000.0);
-  if (shape.window > 0) shape.window_rope = window_rope;
+  if (outline.window > 0) outline.window_rope = window_rope;
 }
 
 }  // namespace
 
 extern const Names kGemma4Names{kGemma4Tensors};
 
-void read_gemma4(Reader& config, Shape& shape) {
+void read_gemma4(Reader& config, Outline& outline) {
   refuse_other_gemma4(config);
-  read_sizes(config, shape);
-  read_windows(config, shape);
-  read_routed(config, shape);
+  read_sizes(config, outline);
+  read_windows(config, outline);
+  read_routed(config, outline);
   const bool keys_are_values = config.has("attention_k_eq_v");
-  const FullHeads full = read_full_heads(config, shape, keys_are_values);
-  const int64_t input_width = read_layer_inputs(config, shape);
-  const SharedLayers shared = read_shared_layers(config, shape);
-  change_each_layer(shape, [&](int64_t index, const BlockType& type, Layer& layer) {
+  const FullHeads full = read_full_heads(config, outline, keys_are_values);
+  const int64_t input_width = read_layer_inputs(config, outline);
+  const SharedLayers shared = read_shared_layers(config, outline);
+  change_each_layer(outline, [&](int64_t index, const BlockType& type, Layer& layer) {
     Attention own = std::get<Attention>(layer.parts[0].mixer);
     own.normed_values = true;
     if (!type.windowed) {
@@ -220,9 +220,11 @@ void read_gemma4(Reader& config, Shape& shape) {
       own.kv_heads = full.kv_heads;
       own.keys_are_values = keys_are_values;
     }
-    share_keys(shape, shared.first, index, own);
-    replace_part(shape, layer.parts[0], attention_part(own, shape.hidden, {shape.qkv_bias, shape.out_bias}));
-    change_feeding(shape, index >= shared.first ? shared.ffn_hidden : shape.ffn_hidden, input_width, layer);
+    share_keys(outline, shared.first, index, own);
+    replace_part(outline, layer.parts[0],
+                 attention_part(own, outline.hidden, {outline.qkv_bias, outline.out_bias}));
+    change_feeding(outline, index >= shared.first ? shared.ffn_hidden : outline.ffn_hidden, input_width,
+                   layer);
   });
 }
 

@@ -3,8 +3,8 @@
 #include "base/text.h"
 #include "model/families/decoder_keys.h"
 #include "model/families/family.h"
+#include "model/model_ranges.h"
 #include "model/roles.h"
-#include "model/shape_ranges.h"
 
 namespace sluice::model {
 namespace {
@@ -44,27 +44,27 @@ void refuse_other_gla(Reader& config) {
 extern const Names kGlaNames{kGlaTensors};
 
 // As in the library fla: log decays are logsigmoid(·) / 16, from a projection of rank 16.
-void read_gla(Reader& config, Shape& shape) {
+void read_gla(Reader& config, Outline& outline) {
   refuse_other_gla(config);
-  const int64_t hidden = config.count("hidden_size", kShapeRanges.hidden);
-  const int64_t heads = config.count("num_heads", kShapeRanges.heads);
+  const int64_t hidden = config.count("hidden_size", kModelRanges.hidden);
+  const int64_t heads = config.count("num_heads", kModelRanges.heads);
   config.only("num_kv_heads", heads);
-  shape.ffn_hidden = ffn_of(config, hidden);
+  outline.ffn_hidden = ffn_of(config, hidden);
   read_decoder(config,
                {.activation = "swish",
                 .heads_key = "num_heads",
                 .kv_heads_key = "num_kv_heads",
                 .norm_eps_key = "norm_eps"},
-               shape);
-  shape.block_types.assign(static_cast<size_t>(shape.layers), {.rotates = false, .recurrent = true});
-  shape.recurrent = {.recurrence = Recurrence::kGla,
-                     .key_heads = heads,
-                     .value_heads = heads,
-                     .key_width = head_width(config, "expand_k", 0.5, hidden, heads),
-                     .value_width = head_width(config, "expand_v", 1.0, hidden, heads),
-                     .convolution = 1,
-                     .decay_rank = 16,
-                     .norm_eps = shape.norm_eps};
+               outline);
+  outline.block_types.assign(static_cast<size_t>(outline.layers), {.rotates = false, .recurrent = true});
+  outline.recurrent = {.recurrence = Recurrence::kGla,
+                       .key_heads = heads,
+                       .value_heads = heads,
+                       .key_width = head_width(config, "expand_k", 0.5, hidden, heads),
+                       .value_width = head_width(config, "expand_v", 1.0, hidden, heads),
+                       .convolution = 1,
+                       .decay_rank = 16,
+                       .norm_eps = outline.norm_eps};
 }
 
 }  // namespace sluice::model

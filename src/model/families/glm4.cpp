@@ -15,12 +15,13 @@ constexpr TensorNames kGlm4Tensors[] = {{roles::kAttentionNormBehind, {"post_sel
 
 extern const Names kGlm4Names{kGlm4Tensors};
 
-void read_glm4(Reader& config, Shape& shape) {
-  read_decoder(
-      config, {.kv_heads = 2, .head_dim = 128, .norm_eps = 1.5625e-7, .rotated = 0.5, .biases = true}, shape);
-  shape.qkv_bias = !config.lacks("attention_bias");
-  shape.norm_place = NormPlace::kAround;
-  change_attention(shape, [](Attention& own) { own.turning = Turning::kNeighbours; });
+void read_glm4(Reader& config, Outline& outline) {
+  read_decoder(config,
+               {.kv_heads = 2, .head_dim = 128, .norm_eps = 1.5625e-7, .rotated = 0.5, .biases = true},
+               outline);
+  outline.qkv_bias = !config.lacks("attention_bias");
+  outline.norm_place = NormPlace::kAround;
+  change_attention(outline, [](Attention& own) { own.turning = Turning::kNeighbours; });
 }
 
 }  // namespace sluice::model

@@ -1,8 +1,8 @@
 #include "model/families/decoder_keys.h"
 #include "model/families/experts_keys.h"
 #include "model/families/family.h"
+#include "model/model_ranges.h"
 #include "model/roles.h"
-#include "model/shape_ranges.h"
 
 namespace sluice::model {
 namespace {
@@ -20,22 +20,22 @@ constexpr TensorNames kGptOssTensors[] = {
 
 extern const Names kGptOssNames{kGptOssTensors};
 
-void read_gpt_oss(Reader& config, Shape& shape) {
+void read_gpt_oss(Reader& config, Outline& outline) {
   read_decoder(config,
                {.kv_heads = 8, .head_dim = 64, .norm_eps = 1e-5, .rope_theta = 150000.0, .biases = true},
-               shape);
+               outline);
   config.only("attention_bias", true);
   config.pass({"initial_context_length"});
-  shape.qkv_bias = shape.out_bias = shape.sinks = true;
-  read_experts(config, width(config, "intermediate_size"), shape);
-  config.only("experts_per_token", shape.experts.per_token);
-  shape.experts.normalised = true;  // a softmax of the chosen scores alone
-  shape.experts.biases = true;
-  shape.activation = Activation::kClampedSilu;
-  shape.gate_slope = config.number_or(1.702, "swiglu_alpha", kShapeRanges.factor);
-  shape.gate_limit = config.number_or(7.0, "swiglu_limit", kShapeRanges.factor);
-  read_window(config, 128, shape);
-  read_layer_types(config, shape, [](int64_t layer) { return layer % 2 == 0; });
+  outline.qkv_bias = outline.out_bias = outline.sinks = true;
+  read_experts(config, width(config, "intermediate_size"), outline);
+  config.only("experts_per_token", outline.experts.per_token);
+  outline.experts.normalised = true;  // a softmax of the chosen scores alone
+  outline.experts.biases = true;
+  outline.activation = Activation::kClampedSilu;
+  outline.gate_slope = config.number_or(1.702, "swiglu_alpha", kModelRanges.factor);
+  outline.gate_limit = config.number_or(7.0, "swiglu_limit", kModelRanges.factor);
+  read_window(config, 128, outline);
+  read_layer_types(config, outline, [](int64_t layer) { return layer % 2 == 0; });
 }
 
 }  // namespace sluice::model

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "model/families/family.h"
-#include "model/shape.h"
+#include "model/outline.h"
 
 namespace sluice::model {
 

@@ -4,8 +4,8 @@
 #include "model/families/experts_keys.h"
 #include "model/families/family.h"
 #include "model/layer_of.h"
+#include "model/model_ranges.h"
 #include "model/roles.h"
-#include "model/shape_ranges.h"
 
 namespace sluice::model {
 namespace {
@@ -25,26 +25,26 @@ constexpr TensorNames kHunyuanV1Tensors[] = {
 
 // Rotary positions of type dynamic with an alpha have a larger base, independent of the sequence's length;
 // the keys beside it have no effect.
-base::Json take_alpha(const Reader& config, Shape& shape) {
+base::Json take_alpha(const Reader& config, Outline& outline) {
   return with_own_rope(config, [&](base::Json& rope) {
     constexpr const char* kAlpha = "alpha";
     if (!rope.contains(kAlpha) || rope.at(kAlpha).is_null()) return;
-    const double alpha = base::require_in(rope, kAlpha, kShapeRanges.rope_factor, config.name());
+    const double alpha = base::require_in(rope, kAlpha, kModelRanges.rope_factor, config.name());
     const base::Json* const outer = base::find(config.json(), "rope_theta");
     const bool says = rope.contains("rope_theta") && !rope.at("rope_theta").is_null();
     const double theta =
-        says ? base::require_in(rope, "rope_theta", kShapeRanges.rope_theta, config.name())
+        says ? base::require_in(rope, "rope_theta", kModelRanges.rope_theta, config.name())
         : outer != nullptr && !outer->is_null()
-            ? base::require_in(config.json(), "rope_theta", kShapeRanges.rope_theta, config.name())
+            ? base::require_in(config.json(), "rope_theta", kModelRanges.rope_theta, config.name())
             : 10000.0;
-    const auto width = static_cast<double>(shape.head_dim);
+    const auto width = static_cast<double>(outline.head_dim);
     rope = {{"rope_type", "default"}, {"rope_theta", theta * std::pow(alpha, width / (width - 2))}};
   });
 }
 
-void read_hunyuan_v1(Reader& config, Shape& shape) {
-  read_decoder(config, {.norm_eps = 1e-5, .biases = true, .own_rope = take_alpha}, shape);
-  shape.qkv_bias = shape.out_bias = config.has("attention_bias");
+void read_hunyuan_v1(Reader& config, Outline& outline) {
+  read_decoder(config, {.norm_eps = 1e-5, .biases = true, .own_rope = take_alpha}, outline);
+  outline.qkv_bias = outline.out_bias = config.has("attention_bias");
   config.only("use_qk_norm", true);
   config.off("use_cla");
   config.off("use_mixed_mlp_moe");
@@ -52,46 +52,46 @@ void read_hunyuan_v1(Reader& config, Shape& shape) {
                "use_rotary_pos_emb", "org_vocab_size", "pool_type", "add_classification_head", "class_num",
                "dense_list", "im_end_id", "im_newline_id", "im_start_id", "text_end_id", "text_start_id",
                "mask_init_id"});
-  shape.qk_norm = QkNorm::kEachHead;
+  outline.qk_norm = QkNorm::kEachHead;
 }
 
-void norm_behind_rotation(Shape& shape) {
-  change_attention(shape, [](Attention& own) { own.head_norm_style.behind_rotation = true; });
+void norm_behind_rotation(Outline& outline) {
+  change_attention(outline, [](Attention& own) { own.head_norm_style.behind_rotation = true; });
 }
 
 }  // namespace
 
 extern const Names kHunyuanNames{kHunyuanTensors}, kHunyuanV1Names{kHunyuanV1Tensors};
 
-void read_hunyuan_v1_dense(Reader& config, Shape& shape) {
-  read_hunyuan_v1(config, shape);
-  norm_behind_rotation(shape);
+void read_hunyuan_v1_dense(Reader& config, Outline& outline) {
+  read_hunyuan_v1(config, outline);
+  norm_behind_rotation(outline);
 }
 
 // Experts and the shared expert have the same width.
-void read_hunyuan_v1_moe(Reader& config, Shape& shape) {
-  read_hunyuan_v1(config, shape);
-  Experts& experts = shape.experts;
-  experts.count = config.count_or(1, "num_experts", kShapeRanges.experts);
+void read_hunyuan_v1_moe(Reader& config, Outline& outline) {
+  read_hunyuan_v1(config, outline);
+  Experts& experts = outline.experts;
+  experts.count = config.count_or(1, "num_experts", kModelRanges.experts);
   experts.per_token = config.count_or(1, "moe_topk", {1, experts.count});
-  experts.hidden = experts.shared_hidden = shape.ffn_hidden;
+  experts.hidden = experts.shared_hidden = outline.ffn_hidden;
   experts.normalised = true;
-  norm_behind_rotation(shape);
+  norm_behind_rotation(outline);
 }
 
 // Outputs of experts are added in the rows' type: enable_moe_fp32_combine is ignored.
-void read_hunyuan3(Reader& config, Shape& shape) {
-  read_decoder(config, {.kv_heads = 8, .head_dim = 128, .norm_eps = 1e-5, .rope_theta = 11158840.0}, shape);
+void read_hunyuan3(Reader& config, Outline& outline) {
+  read_decoder(config, {.kv_heads = 8, .head_dim = 128, .norm_eps = 1e-5, .rope_theta = 11158840.0}, outline);
   config.pass({"enable_moe_fp32_combine"});
-  shape.qk_norm = QkNorm::kEachHead;
+  outline.qk_norm = QkNorm::kEachHead;
   read_scored_experts(config,
                       {.dense = 1,
                        .factor = 2.826,
                        .count_key = "num_experts",
                        .shared_key = "num_shared_experts",
                        .factor_key = "router_scaling_factor"},
-                      shape);
-  read_mlp_types(config, shape);
+                      outline);
+  read_mlp_types(config, outline);
 }
 
 }  // namespace sluice::model

@@ -5,8 +5,8 @@
 #include "model/families/experts_keys.h"
 #include "model/families/family.h"
 #include "model/families/recurrent_keys.h"
+#include "model/model_ranges.h"
 #include "model/roles.h"
-#include "model/shape_ranges.h"
 
 namespace sluice::model {
 namespace {
@@ -28,19 +28,19 @@ constexpr TensorNames kKimiTensors[] = {
 constexpr const char* kLinear = "linear_attn_config";
 
 // Published files count layers from 1, in two lists.
-void read_listed_layers(Reader& config, const Json& linear, Shape& shape) {
+void read_listed_layers(Reader& config, const Json& linear, Outline& outline) {
   const std::string where = base::text(config.name(), ": ", kLinear);
   Reader own(linear, where);
-  std::vector<int> named(static_cast<size_t>(shape.layers));
+  std::vector<int> named(static_cast<size_t>(outline.layers));
   for (const auto& [key, recurrent] : {std::pair{"full_attn_layers", false}, {"kda_layers", true}}) {
     const Json& list = own.required(key);
     if (!list.is_array()) own.refuse(key, list, "a list of layers there");
     for (const Json& number : list) {
-      const bool fits = base::holds_number<int64_t>(number) && number >= 1 && number <= shape.layers;
-      if (!fits) own.refuse(key, number, base::text("layers from 1 to ", shape.layers, " there"));
+      const bool fits = base::holds_number<int64_t>(number) && number >= 1 && number <= outline.layers;
+      if (!fits) own.refuse(key, number, base::text("layers from 1 to ", outline.layers, " there"));
       const size_t layer = number.get<size_t>() - 1;
       if (named[layer]++ > 0) own.refuse(key, number, "each layer in one of the two lists, once");
-      shape.block_types[layer].recurrent = recurrent;
+      outline.block_types[layer].recurrent = recurrent;
     }
   }
   for (size_t layer = 0; layer < named.size(); ++layer) {
@@ -49,18 +49,18 @@ void read_listed_layers(Reader& config, const Json& linear, Shape& shape) {
   }
 }
 
-void read_layers(Reader& config, Shape& shape) {
-  for (size_t layer = 0; layer < shape.block_types.size(); ++layer)
-    shape.block_types[layer].recurrent = layer == 0 || layer % 4 != 0;
+void read_layers(Reader& config, Outline& outline) {
+  for (size_t layer = 0; layer < outline.block_types.size(); ++layer)
+    outline.block_types[layer].recurrent = layer == 0 || layer % 4 != 0;
   const Json* const linear = config.find(kLinear);
   if (config.find("layer_types") != nullptr) {
-    read_recurrent_types(config, 4, shape);
+    read_recurrent_types(config, 4, outline);
   } else if (linear != nullptr) {
-    read_listed_layers(config, *linear, shape);
+    read_listed_layers(config, *linear, outline);
   }
 }
 
-void read_kda(Reader& config, Shape& shape) {
+void read_kda(Reader& config, Outline& outline) {
   const Json* const linear = config.find(kLinear);
   const auto count = [&](int64_t absent, const char* key, const char* old,
                          const base::Range<int64_t>& range) {
@@ -69,18 +69,18 @@ void read_kda(Reader& config, Shape& shape) {
       return base::require_in(*linear, old, range, base::text(config.name(), ": ", kLinear));
     return config.count_or(absent, key, range);
   };
-  const int64_t heads = count(32, "linear_num_heads", "num_heads", kShapeRanges.heads);
-  const int64_t width = count(128, "linear_head_dim", "head_dim", kShapeRanges.recurrent_width);
+  const int64_t heads = count(32, "linear_num_heads", "num_heads", kModelRanges.heads);
+  const int64_t width = count(128, "linear_head_dim", "head_dim", kModelRanges.recurrent_width);
   config.pass({"linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim"});
-  shape.recurrent = {.recurrence = Recurrence::kKda,
-                     .key_heads = heads,
-                     .value_heads = heads,
-                     .key_width = width,
-                     .value_width = width,
-                     .convolution = count(4, "linear_conv_kernel_dim", "short_conv_kernel_size",
-                                          {2, kShapeRanges.convolution.most}),
-                     .decay_rank = width,
-                     .norm_eps = shape.norm_eps};
+  outline.recurrent = {.recurrence = Recurrence::kKda,
+                       .key_heads = heads,
+                       .value_heads = heads,
+                       .key_width = width,
+                       .value_width = width,
+                       .convolution = count(4, "linear_conv_kernel_dim", "short_conv_kernel_size",
+                                            {2, kModelRanges.convolution.most}),
+                       .decay_rank = width,
+                       .norm_eps = outline.norm_eps};
 }
 
 // Files have one of two names for each key.
@@ -92,20 +92,20 @@ const char* either(Reader& config, const char* key, const char* published) {
 
 extern const Names kKimiNames{kKimiTensors};
 
-void read_kimi_linear(Reader& config, Shape& shape) {
+void read_kimi_linear(Reader& config, Outline& outline) {
   config.only("moe_router_activation_func", "sigmoid");
   config.only("topk_method", "noaux_tc");
   config.only("mla_use_nope", true);
   config.only("q_lora_rank", nullptr);
   config.pass({"use_grouped_topk"});
-  shape.latent = {.kv_rank = config.count_or(512, "kv_lora_rank", kShapeRanges.hidden),
-                  .unrotated = config.count_or(128, "qk_nope_head_dim", kShapeRanges.head_dim),
-                  .rotated = config.count_or(64, "qk_rope_head_dim", kShapeRanges.head_dim),
-                  .values = config.count_or(128, "v_head_dim", kShapeRanges.head_dim)};
-  read_decoder(config, {.norm_eps = 1e-5}, shape);
-  config.only("num_key_value_heads", shape.heads);
-  config.only("qk_head_dim", shape.head_dim);
-  shape.rotated = shape.latent.rotated;
+  outline.latent = {.kv_rank = config.count_or(512, "kv_lora_rank", kModelRanges.hidden),
+                    .unrotated = config.count_or(128, "qk_nope_head_dim", kModelRanges.head_dim),
+                    .rotated = config.count_or(64, "qk_rope_head_dim", kModelRanges.head_dim),
+                    .values = config.count_or(128, "v_head_dim", kModelRanges.head_dim)};
+  read_decoder(config, {.norm_eps = 1e-5}, outline);
+  config.only("num_key_value_heads", outline.heads);
+  config.only("qk_head_dim", outline.head_dim);
+  outline.rotated = outline.latent.rotated;
   read_scored_experts(config,
                       {.dense = 1,
                        .factor = 2.446,
@@ -114,12 +114,12 @@ void read_kimi_linear(Reader& config, Shape& shape) {
                        .chosen_key = either(config, "num_experts_per_tok", "num_experts_per_token"),
                        .groups_key = either(config, "n_group", "num_expert_group"),
                        .normalised_key = either(config, "norm_topk_prob", "moe_renormalize")},
-                      shape);
-  read_mlp_types(config, shape);
-  spread_types(shape);
-  for (BlockType& type : shape.block_types) type.rotates = false;
-  read_layers(config, shape);
-  read_kda(config, shape);
+                      outline);
+  read_mlp_types(config, outline);
+  spread_types(outline);
+  for (BlockType& type : outline.block_types) type.rotates = false;
+  read_layers(config, outline);
+  read_kda(config, outline);
 }
 
 }  // namespace sluice::model

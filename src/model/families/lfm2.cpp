@@ -7,8 +7,8 @@
 #include "model/families/rope_keys.h"
 #include "model/layer_of.h"
 #include "model/make_parts.h"
+#include "model/model_ranges.h"
 #include "model/roles.h"
-#include "model/shape_ranges.h"
 
 namespace sluice::model {
 namespace {
@@ -41,66 +41,66 @@ constexpr TensorNames kLfm3Tensors[] = {
     {roles::kGateUp, {"feed_forward.w1.weight", "feed_forward.w3.weight"}},
     {roles::kDown, {"feed_forward.w2.weight"}}};
 
-void convolve(Shape& shape, bool biases) {
-  const StateHeads channels{.key_heads = shape.hidden,
-                            .value_heads = shape.hidden,
+void convolve(Outline& outline, bool biases) {
+  const StateHeads channels{.key_heads = outline.hidden,
+                            .value_heads = outline.hidden,
                             .value_width = 1,
-                            .convolution = shape.recurrent.convolution};
-  change_layers(shape, [&](const BlockType& type, Layer& layer) {
+                            .convolution = outline.recurrent.convolution};
+  change_layers(outline, [&](const BlockType& type, Layer& layer) {
     if (!type.recurrent) return;
-    replace_part(shape, layer.parts.front(),
-                 short_convolution_part({channels}, shape.hidden,
+    replace_part(outline, layer.parts.front(),
+                 short_convolution_part({channels}, outline.hidden,
                                         biases ? ConvolutionBias::kOwn : ConvolutionBias::kNone));
   });
 }
 
 // For the rest of the program each channel is a head of a recurrence.
-void read_rows(Reader& config, int64_t absent, Shape& shape) {
-  shape.recurrent = {
+void read_rows(Reader& config, int64_t absent, Outline& outline) {
+  outline.recurrent = {
       .recurrence = Recurrence::kGla,
-      .key_heads = shape.hidden,
-      .value_heads = shape.hidden,
+      .key_heads = outline.hidden,
+      .value_heads = outline.hidden,
       .value_width = 1,
-      .convolution = config.count_or(absent, "conv_L_cache", {2, kShapeRanges.convolution.most}),
+      .convolution = config.count_or(absent, "conv_L_cache", {2, kModelRanges.convolution.most}),
       .decay_rank = 1};
-  spread_types(shape);
+  spread_types(outline);
 }
 
-void convolve_some(Shape& shape, bool biases) {
-  if (std::ranges::none_of(shape.block_types, &BlockType::recurrent)) {
-    shape.recurrent = {};
-    drop_usual_types(shape);
+void convolve_some(Outline& outline, bool biases) {
+  if (std::ranges::none_of(outline.block_types, &BlockType::recurrent)) {
+    outline.recurrent = {};
+    drop_usual_types(outline);
   } else {
-    convolve(shape, biases);
+    convolve(outline, biases);
   }
 }
 
 // Layers with convolutions: by layer_types, or else all that full_attn_idxs does not list.
-void read_convolutions(Reader& config, Shape& shape) {
+void read_convolutions(Reader& config, Outline& outline) {
   constexpr const char* kAttention = "full_attn_idxs";
-  read_rows(config, 3, shape);
+  read_rows(config, 3, outline);
   const bool biases = config.has("conv_bias");
   const base::Json* const attention = config.find(kAttention);
   if (attention != nullptr && !attention->is_array())
     config.refuse(kAttention, *attention, "a list of layers there");
-  for (int64_t layer = 0; layer < shape.layers; ++layer) {
-    shape.block_types[static_cast<size_t>(layer)].recurrent =
+  for (int64_t layer = 0; layer < outline.layers; ++layer) {
+    outline.block_types[static_cast<size_t>(layer)].recurrent =
         attention != nullptr && std::ranges::find(*attention, base::Json(layer)) == attention->end();
   }
-  read_named_layers(config, "layer_types", "conv", "full_attention", shape,
+  read_named_layers(config, "layer_types", "conv", "full_attention", outline,
                     [&](int64_t layer, bool convolves) {
-                      shape.block_types[static_cast<size_t>(layer)].recurrent = convolves;
+                      outline.block_types[static_cast<size_t>(layer)].recurrent = convolves;
                     });
-  convolve_some(shape, biases);
+  convolve_some(outline, biases);
 }
 
 // LFM3's types of layers: attention through a window, full attention, or convolution.
-void read_three_types(Reader& config, Shape& shape) {
+void read_three_types(Reader& config, Outline& outline) {
   const base::Json* const types = config.find("layer_types");
-  if (types != nullptr && (!types->is_array() || static_cast<int64_t>(types->size()) != shape.layers))
+  if (types != nullptr && (!types->is_array() || static_cast<int64_t>(types->size()) != outline.layers))
     config.refuse("layer_types", *types,
-                  base::text("a list with a type for each of the ", shape.layers, " layers"));
-  for (size_t layer = 0; layer < shape.block_types.size(); ++layer) {
+                  base::text("a list with a type for each of the ", outline.layers, " layers"));
+  for (size_t layer = 0; layer < outline.block_types.size(); ++layer) {
     const bool full = layer % 4 == 2, windowed = layer % 4 == 0 && layer > 0;
     const base::Json type = types != nullptr ? types->at(layer)
                             : full           ? "full_attention"
@@ -109,71 +109,71 @@ void read_three_types(Reader& config, Shape& shape) {
     if (type != "full_attention" && type != "sliding_attention" && type != "conv")
       config.refuse(base::text("layer_types[", layer, "]"), type,
                     "full_attention, sliding_attention or conv");
-    BlockType& own = shape.block_types[layer];
+    BlockType& own = outline.block_types[layer];
     own.recurrent = type == "conv";
     own.windowed = type == "sliding_attention";
   }
 }
 
 // Layers with convolutions have norms behind their parts like the others.
-void norm_behind(const Shape& shape, Layer& layer) {
+void norm_behind(const Outline& outline, Layer& layer) {
   const auto made = [&](std::string_view role, const char* tensor) {
-    return norm({role, {}}, tensor, shape.hidden, shape.norm, shape.norm_eps, shape.norm_offset);
+    return norm({role, {}}, tensor, outline.hidden, outline.norm, outline.norm_eps, outline.norm_offset);
   };
   layer.parts[0].behind = made(roles::kAttentionNormBehind, kBehindMixing);
   layer.parts[1].behind = made(roles::kMlpNormBehind, kBehindFeeding);
 }
 
-base::Json half_turns(const Reader& config, Shape&) { return with_usual_ropes(config, 0.5); }
+base::Json half_turns(const Reader& config, Outline&) { return with_usual_ropes(config, 0.5); }
 
-void read_lfm(Reader& config, Shape& shape) {
+void read_lfm(Reader& config, Outline& outline) {
   read_decoder(config,
                {.kv_heads = 8, .norm_eps = 1e-5, .rope_theta = 1e6, .tied = true, .norm_eps_key = "norm_eps"},
-               shape);
-  if (config.says("tie_embedding")) shape.tie_embeddings = config.has("tie_embedding");
+               outline);
+  if (config.says("tie_embedding")) outline.tie_embeddings = config.has("tie_embedding");
   config.pass({"use_pos_enc", "theta", "block_norm_eps", "block_use_swiglu", "block_use_xavier_init",
                "conv_use_xavier_init", "block_mlp_init_scale", "block_out_init_scale", "conv_dim",
                "conv_dim_out", "block_dim", "num_heads"});
-  shape.qk_norm = QkNorm::kEachHead;
+  outline.qk_norm = QkNorm::kEachHead;
 }
 
 // Files give the inner width of an MLP before adjustment: two thirds of it, times a factor, rounded up.
-void adjust_mlp(Reader& config, Shape& shape) {
-  if (config.says("block_ff_dim")) shape.ffn_hidden = width(config, "block_ff_dim");
+void adjust_mlp(Reader& config, Outline& outline) {
+  if (config.says("block_ff_dim")) outline.ffn_hidden = width(config, "block_ff_dim");
   const bool adjusts = !config.lacks("block_auto_adjust_ff_dim");
-  const double factor = config.number_or(1.0, "block_ffn_dim_multiplier", kShapeRanges.factor);
-  const int64_t multiple = config.count_or(256, "block_multiple_of", kShapeRanges.ffn_hidden);
+  const double factor = config.number_or(1.0, "block_ffn_dim_multiplier", kModelRanges.factor);
+  const int64_t multiple = config.count_or(256, "block_multiple_of", kModelRanges.ffn_hidden);
   if (!adjusts) return;
-  const auto thirds = static_cast<int64_t>(static_cast<double>(2 * shape.ffn_hidden) / 3);
+  const auto thirds = static_cast<int64_t>(static_cast<double>(2 * outline.ffn_hidden) / 3);
   const auto scaled = static_cast<int64_t>(factor * static_cast<double>(thirds));
-  shape.ffn_hidden = multiple * ((scaled + multiple - 1) / multiple);
+  outline.ffn_hidden = multiple * ((scaled + multiple - 1) / multiple);
 }
 
 }  // namespace
 
 extern const Names kLfm2Names{kLfm2Tensors}, kLfm3Names{kLfm3Tensors};
 
-void read_lfm2(Reader& config, Shape& shape) {
-  read_lfm(config, shape);
-  adjust_mlp(config, shape);
-  read_convolutions(config, shape);
+void read_lfm2(Reader& config, Outline& outline) {
+  read_lfm(config, outline);
+  adjust_mlp(config, outline);
+  read_convolutions(config, outline);
 }
 
-void read_lfm2_moe(Reader& config, Shape& shape) {
-  read_lfm(config, shape);
+void read_lfm2_moe(Reader& config, Outline& outline) {
+  read_lfm(config, outline);
   read_scored_experts(config,
-                      {.dense = config.count_or(2, "num_dense_layers", {0, kShapeRanges.layers.most}),
+                      {.dense = config.count_or(2, "num_dense_layers", {0, kModelRanges.layers.most}),
                        .shared = 0,
                        .count_key = "num_experts"},
-                      shape);
-  shape.experts.corrected = !config.lacks("use_expert_bias");
-  read_convolutions(config, shape);
-  change_layers(shape, [](const BlockType& type, Layer& layer) {
+                      outline);
+  outline.experts.corrected = !config.lacks("use_expert_bias");
+  read_convolutions(config, outline);
+  change_layers(outline, [](const BlockType& type, Layer& layer) {
     if (type.experts) std::get<RoutedExperts>(layer.parts[1].mixer).floor = 1e-6;
   });
 }
 
-void read_lfm3(Reader& config, Shape& shape) {
+void read_lfm3(Reader& config, Outline& outline) {
   read_decoder(config,
                {.kv_heads = 4,
                 .heads = 16,
@@ -184,29 +184,29 @@ void read_lfm3(Reader& config, Shape& shape) {
                 .ropes_by_type = true,
                 .norm_eps_key = "norm_eps",
                 .own_rope = half_turns},
-               shape);
+               outline);
   const bool around = !config.lacks("use_sandwich_norm"), gated = !config.lacks("use_attention_gate");
   const bool biases = config.has("conv_bias");
-  shape.qk_norm = QkNorm::kEachHead;
-  shape.gated = gated;
-  if (around) shape.norm_place = NormPlace::kAround;
-  read_window(config, 256, shape);
-  read_rows(config, 7, shape);
-  read_three_types(config, shape);
-  if (std::ranges::none_of(shape.block_types, &BlockType::windowed)) {
-    shape.window = 0;
+  outline.qk_norm = QkNorm::kEachHead;
+  outline.gated = gated;
+  if (around) outline.norm_place = NormPlace::kAround;
+  read_window(config, 256, outline);
+  read_rows(config, 7, outline);
+  read_three_types(config, outline);
+  if (std::ranges::none_of(outline.block_types, &BlockType::windowed)) {
+    outline.window = 0;
   } else {
-    if (shape.window == 0) config.refuse("sliding_window", nullptr, "a window's width");
-    shape.window_rope = window_rope_from_hugging_face(config, 10000.0);
+    if (outline.window == 0) config.refuse("sliding_window", nullptr, "a window's width");
+    outline.window_rope = window_rope_from_hugging_face(config, 10000.0);
   }
-  convolve_some(shape, biases);
-  change_layers(shape, [&](const BlockType& type, Layer& layer) {
-    if (type.recurrent && around) norm_behind(shape, layer);
+  convolve_some(outline, biases);
+  change_layers(outline, [&](const BlockType& type, Layer& layer) {
+    if (type.recurrent && around) norm_behind(outline, layer);
     auto* const found = std::get_if<Attention>(&layer.parts[0].mixer);
     if (found == nullptr || !gated) return;
     Attention own = *found;
     own.gates_apart = own.gates_of_heads = true;
-    replace_part(shape, layer.parts[0], attention_part(own, shape.hidden, {}));
+    replace_part(outline, layer.parts[0], attention_part(own, outline.hidden, {}));
   });
 }
 

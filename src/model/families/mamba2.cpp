@@ -44,7 +44,7 @@ constexpr Mamba2Keys kMambaKeys{
 extern const Names kMamba2Names{kMamba2Tensors};
 
 // A block is a mixer alone, without an MLP.
-void read_mamba2(Reader& config, Shape& shape) {
+void read_mamba2(Reader& config, Outline& outline) {
   read_decoder(config,
                {.kv_heads = 8,
                 .head_dim = 64,
@@ -53,13 +53,13 @@ void read_mamba2(Reader& config, Shape& shape) {
                 .kv_heads_key = "n_groups",
                 .norm_eps_key = "layer_norm_epsilon",
                 .ffn_key = ""},
-               shape);
+               outline);
   config.only("rms_norm", true);
   config.only("norm_before_gate", false);
   config.pass({"time_step_rank", "time_step_min", "time_step_max", "time_step_floor", "residual_in_fp32",
                "rescale_prenorm_residual", "chunk_size"});
-  shape.block_types.assign(static_cast<size_t>(shape.layers), {.rotates = false, .recurrent = true});
-  read_mamba2(config, kMambaKeys, shape);
+  outline.block_types.assign(static_cast<size_t>(outline.layers), {.rotates = false, .recurrent = true});
+  read_mamba2(config, kMambaKeys, outline);
 }
 
 }  // namespace sluice::model

@@ -3,8 +3,8 @@
 #include "model/families/decoder_keys.h"
 #include "model/families/experts_keys.h"
 #include "model/families/family.h"
+#include "model/model_ranges.h"
 #include "model/roles.h"
-#include "model/shape_ranges.h"
 
 namespace sluice::model {
 namespace {
@@ -38,19 +38,19 @@ void refuse_other_minimax(Reader& config) {
 
 extern const Names kMixtralNames{kMixtralTensors};
 
-void read_mixtral(Reader& config, Shape& shape) {
-  read_decoder(config, {.kv_heads = 8, .norm_eps = 1e-5, .rope_theta = 1e6}, shape);
+void read_mixtral(Reader& config, Outline& outline) {
+  read_decoder(config, {.kv_heads = 8, .norm_eps = 1e-5, .rope_theta = 1e6}, outline);
   config.only("router_jitter_noise", 0.0);
-  read_window(config, 0, shape);
-  read_experts(config, width(config, "intermediate_size"), shape);
-  shape.experts.normalised = true;
+  read_window(config, 0, outline);
+  read_experts(config, width(config, "intermediate_size"), outline);
+  outline.experts.normalised = true;
 }
 
-void read_minimax_m2(Reader& config, Shape& shape) {
+void read_minimax_m2(Reader& config, Outline& outline) {
   constexpr double kAll = 1.0;
   refuse_other_minimax(config);
-  const int64_t turned = config.count_or(0, "rotary_dim", kShapeRanges.head_dim);
-  const int64_t width_of_head = config.count_or(128, "head_dim", kShapeRanges.head_dim);
+  const int64_t turned = config.count_or(0, "rotary_dim", kModelRanges.head_dim);
+  const int64_t width_of_head = config.count_or(128, "head_dim", kModelRanges.head_dim);
   const double part = static_cast<double>(turned) / static_cast<double>(width_of_head);
   read_decoder(config,
                {.kv_heads = 8,
@@ -58,10 +58,10 @@ void read_minimax_m2(Reader& config, Shape& shape) {
                 .rope_theta = 5e6,
                 .rotated = turned > 0 ? part : kAll,
                 .turns_part = true},
-               shape);
-  shape.qk_norm = QkNorm::kAllHeads;
-  read_experts(config, width(config, "intermediate_size"), shape);
-  shape.experts.normalised = shape.experts.sigmoid = shape.experts.corrected = true;
+               outline);
+  outline.qk_norm = QkNorm::kAllHeads;
+  read_experts(config, width(config, "intermediate_size"), outline);
+  outline.experts.normalised = outline.experts.sigmoid = outline.experts.corrected = true;
 }
 
 }  // namespace sluice::model

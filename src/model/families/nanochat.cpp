@@ -1,8 +1,8 @@
 #include "model/families/decoder_keys.h"
 #include "model/families/family.h"
 #include "model/layer_of.h"
+#include "model/model_ranges.h"
 #include "model/roles.h"
-#include "model/shape_ranges.h"
 
 namespace sluice::model {
 namespace {
@@ -14,16 +14,16 @@ constexpr TensorNames kNanochatTensors[] = {{roles::kGateUp, {"mlp.fc1.weight"}}
 
 extern const Names kNanochatNames{kNanochatTensors};
 
-void read_nanochat(Reader& config, Shape& shape) {
-  read_decoder(config, {.activation = "relu2"}, shape);
-  shape.norm.weights = false;
-  shape.embedding_norm = true;
-  shape.qk_norm = QkNorm::kEachHead;
-  shape.mlp_gate = false;
-  shape.activation = Activation::kSquaredRelu;
+void read_nanochat(Reader& config, Outline& outline) {
+  read_decoder(config, {.activation = "relu2"}, outline);
+  outline.norm.weights = false;
+  outline.embedding_norm = true;
+  outline.qk_norm = QkNorm::kEachHead;
+  outline.mlp_gate = false;
+  outline.activation = Activation::kSquaredRelu;
   constexpr const char* kCap = "final_logit_softcapping";
-  shape.logit_cap = config.number_or(config.says(kCap) ? 0.0 : 15.0, kCap, kShapeRanges.factor);
-  change_attention(shape, [](Attention& own) {
+  outline.logit_cap = config.number_or(config.says(kCap) ? 0.0 : 15.0, kCap, kModelRanges.factor);
+  change_attention(outline, [](Attention& own) {
     own.turning = Turning::kHalvesBackwards;
     own.head_norm_style = {.behind_rotation = true, .weights = false};
   });

@@ -72,22 +72,22 @@ std::vector<LayerKind> read_kinds(Reader& config) {
 }
 
 // A layer has one part.
-BlockType type_of(const Shape& shape, LayerKind kind) {
+BlockType type_of(const Outline& outline, LayerKind kind) {
   BlockType type{
       .rotates = false, .experts = kind == LayerKind::kExperts, .recurrent = kind == LayerKind::kMamba};
-  Layer layer = usual_layer(shape, type);
+  Layer layer = usual_layer(outline, type);
   layer.parts = {layer.parts[kind == LayerKind::kMlp || kind == LayerKind::kExperts ? 1 : 0]};
   type.own.value = std::make_shared<const Layer>(std::move(layer));
   return type;
 }
 
 // The shared expert has a key for its width, and always exists.
-void read_nemotron_experts(Reader& config, Shape& shape) {
+void read_nemotron_experts(Reader& config, Outline& outline) {
   config.only("moe_latent_size", nullptr);
   config.only("mlp_bias", false);
-  read_scored_experts(config, {}, shape);
-  shape.experts.shared_hidden = width(config, "moe_shared_expert_intermediate_size");
-  shape.block_types.clear();
+  read_scored_experts(config, {}, outline);
+  outline.experts.shared_hidden = width(config, "moe_shared_expert_intermediate_size");
+  outline.block_types.clear();
 }
 
 // Files have all of the class's keys for experts, whether or not a layer has any.
@@ -105,7 +105,7 @@ void pass_free_keys(Reader& config) {
 
 // Only time_step_limit bounds steps, although transformers keeps those of whole sequences above
 // time_step_min.
-void read_nemotron_h(Reader& config, Shape& shape) {
+void read_nemotron_h(Reader& config, Outline& outline) {
   const std::vector<LayerKind> kinds = read_kinds(config);
   read_decoder(config,
                {.layers = std::ssize(kinds),
@@ -115,20 +115,20 @@ void read_nemotron_h(Reader& config, Shape& shape) {
                 .norm_eps = 1e-5,
                 .mlp_biases = true,
                 .norm_eps_key = "layer_norm_epsilon"},
-               shape);
-  config.only("attention_head_dim", shape.head_dim);
+               outline);
+  config.only("attention_head_dim", outline.head_dim);
   config.only("mlp_hidden_act", "relu2");
   config.only("mamba_hidden_act", "silu");
   config.only("hidden_dropout", 0.0);
   config.off("mamba_proj_bias");
   config.off("sliding_window");
   pass_free_keys(config);
-  shape.mlp_gate = false;
-  shape.activation = Activation::kSquaredRelu;
-  shape.mlp_bias = config.has("mlp_bias");
-  read_mamba2(config, kNemotronMamba, shape);
-  if (std::ranges::find(kinds, LayerKind::kExperts) != kinds.end()) read_nemotron_experts(config, shape);
-  for (const LayerKind kind : kinds) shape.block_types.push_back(type_of(shape, kind));
+  outline.mlp_gate = false;
+  outline.activation = Activation::kSquaredRelu;
+  outline.mlp_bias = config.has("mlp_bias");
+  read_mamba2(config, kNemotronMamba, outline);
+  if (std::ranges::find(kinds, LayerKind::kExperts) != kinds.end()) read_nemotron_experts(config, outline);
+  for (const LayerKind kind : kinds) outline.block_types.push_back(type_of(outline, kind));
 }
 
 }  // namespace sluice::model

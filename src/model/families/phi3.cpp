@@ -19,7 +19,7 @@ constexpr TensorNames kPhimoeTensors[] = {
     {roles::kExpertsDown, {"block_sparse_moe.experts.{}.w2.weight"}}};
 
 // Files give longrope's attention factor by length; Sluice computes only equal ones.
-base::Json with_one_factor(const Reader& config, Shape&) {
+base::Json with_one_factor(const Reader& config, Outline&) {
   return with_own_rope(config, [&](base::Json& rope) {
     const base::Json shorter = rope.value("short_mscale", base::Json());
     const base::Json longer = rope.value("long_mscale", base::Json());
@@ -35,34 +35,34 @@ extern const Names kPhi3Names{kPhi3Tensors};
 extern const Names kPhimoeNames{kPhimoeTensors};
 
 // In training the class draws experts at random; Sluice takes the likeliest, as the class does in evaluation.
-void read_phimoe(Reader& config, Shape& shape) {
+void read_phimoe(Reader& config, Outline& outline) {
   read_decoder(
       config,
       {.kv_heads = 8, .norm_eps = 1e-5, .rope_theta = 1e6, .biases = true, .own_rope = with_one_factor},
-      shape);
-  shape.norm = {.kind = NormKind::kLayer, .weights = true, .biases = true};
-  shape.qkv_bias = shape.out_bias = config.has("attention_bias");
+      outline);
+  outline.norm = {.kind = NormKind::kLayer, .weights = true, .biases = true};
+  outline.qkv_bias = outline.out_bias = config.has("attention_bias");
   const bool biased = config.has("lm_head_bias");
-  if (shape.head.kind == HeadKind::kVocabulary) shape.head.bias = biased;
+  if (outline.head.kind == HeadKind::kVocabulary) outline.head.bias = biased;
   config.only("input_jitter_noise", 0.0);
   config.pass({"original_max_position_embeddings"});
-  read_window(config, 0, shape);
-  read_experts(config, width(config, "intermediate_size"), shape);
+  read_window(config, 0, outline);
+  read_experts(config, width(config, "intermediate_size"), outline);
   config.only("num_experts_per_tok", 2);
   const double jitter = config.number_or(0.01, "router_jitter_noise", {1e-12, 1.0});
-  change_layers(shape, [&](const BlockType&, Layer& layer) {
+  change_layers(outline, [&](const BlockType&, Layer& layer) {
     RoutedExperts routed = std::get<RoutedExperts>(layer.parts[1].mixer);
     routed.sparse_jitter = jitter;
-    replace_part(shape, layer.parts[1], experts_part(routed, shape.hidden));
+    replace_part(outline, layer.parts[1], experts_part(routed, outline.hidden));
   });
 }
 
-void read_phi3(Reader& config, Shape& shape) {
-  read_decoder(config, {.norm_eps = 1e-5}, shape);
+void read_phi3(Reader& config, Outline& outline) {
+  read_decoder(config, {.norm_eps = 1e-5}, outline);
   config.only("resid_pdrop", 0.0);
   config.only("embd_pdrop", 0.0);
   config.pass({"original_max_position_embeddings"});  // longrope reads this key
-  read_window(config, 0, shape);
+  read_window(config, 0, outline);
 }
 
 }  // namespace sluice::model

@@ -1,7 +1,7 @@
 #include "model/families/recurrent_keys.h"
 
 #include "base/text.h"
-#include "model/shape_ranges.h"
+#include "model/model_ranges.h"
 
 namespace sluice::model {
 namespace {
@@ -13,7 +13,7 @@ bool is_recurrent_type(const Json& type) { return type == "linear_attention" || 
 bool is_attention_type(const Json& type) { return type == "full_attention" || type == "attention"; }
 
 // A convolution over one row would have no effect.
-constexpr base::Range<int64_t> kConvolutions{2, kShapeRanges.convolution.most};
+constexpr base::Range<int64_t> kConvolutions{2, kModelRanges.convolution.most};
 
 // Only softplus bounds steps. JSON has no infinity, so files write the upper bound in different ways.
 void refuse_step_limit(Reader& config) {
@@ -24,9 +24,9 @@ void refuse_step_limit(Reader& config) {
   if (!unbounded) config.refuse("time_step_limit", *limit, "steps without bounds, [0, Infinity]");
 }
 
-int64_t expanded_width(Reader& config, const Mamba2Keys& keys, const Shape& shape) {
-  const int64_t heads = shape.recurrent.value_heads;
-  const int64_t width = config.count_or(2, keys.expand, {1, 64}) * shape.hidden;
+int64_t expanded_width(Reader& config, const Mamba2Keys& keys, const Outline& outline) {
+  const int64_t heads = outline.recurrent.value_heads;
+  const int64_t width = config.count_or(2, keys.expand, {1, 64}) * outline.hidden;
   if (width % heads != 0) {
     config.refuse(keys.heads, heads,
                   base::text("heads that divide ", keys.expand, " times hidden_size, ", width));
@@ -38,15 +38,15 @@ int64_t expanded_width(Reader& config, const Mamba2Keys& keys, const Shape& shap
 
 }  // namespace
 
-void read_recurrent_types(Reader& config, int64_t pattern, Shape& shape) {
+void read_recurrent_types(Reader& config, int64_t pattern, Outline& outline) {
   const Json* const types = config.find("layer_types");
-  if (types != nullptr && (!types->is_array() || static_cast<int64_t>(types->size()) != shape.layers)) {
+  if (types != nullptr && (!types->is_array() || static_cast<int64_t>(types->size()) != outline.layers)) {
     config.refuse("layer_types", *types,
-                  base::text("a list with a type for each of the ", shape.layers, " layers"));
+                  base::text("a list with a type for each of the ", outline.layers, " layers"));
   }
-  shape.block_types.resize(static_cast<size_t>(shape.layers));
-  for (int64_t layer = 0; layer < shape.layers; ++layer) {
-    bool& recurrent = shape.block_types[static_cast<size_t>(layer)].recurrent;
+  outline.block_types.resize(static_cast<size_t>(outline.layers));
+  for (int64_t layer = 0; layer < outline.layers; ++layer) {
+    bool& recurrent = outline.block_types[static_cast<size_t>(layer)].recurrent;
     recurrent = (layer + 1) % pattern != 0;
     if (types == nullptr) continue;
     const Json& type = types->at(static_cast<size_t>(layer));
@@ -56,9 +56,9 @@ void read_recurrent_types(Reader& config, int64_t pattern, Shape& shape) {
   }
 }
 
-void read_gated_delta(Reader& config, const Recurrent& absent, Shape& shape) {
-  const ShapeRanges& ranges = kShapeRanges;
-  Recurrent& own = shape.recurrent = absent;
+void read_gated_delta(Reader& config, const Recurrent& absent, Outline& outline) {
+  const ModelRanges& ranges = kModelRanges;
+  Recurrent& own = outline.recurrent = absent;
   own.key_heads = config.count_or(absent.key_heads, "linear_num_key_heads", ranges.heads);
   own.value_heads = config.count_or(absent.value_heads, "linear_num_value_heads", ranges.heads);
   own.key_width = config.count_or(absent.key_width, "linear_key_head_dim", ranges.recurrent_width);
@@ -66,10 +66,10 @@ void read_gated_delta(Reader& config, const Recurrent& absent, Shape& shape) {
   own.convolution = config.count_or(4, "linear_conv_kernel_dim", kConvolutions);
 }
 
-void read_mamba2(Reader& config, const Mamba2Keys& keys, Shape& shape) {
-  const ShapeRanges& ranges = kShapeRanges;
+void read_mamba2(Reader& config, const Mamba2Keys& keys, Outline& outline) {
+  const ModelRanges& ranges = kModelRanges;
   config.off(keys.bias);
-  Recurrent& own = shape.recurrent;
+  Recurrent& own = outline.recurrent;
   own.recurrence = Recurrence::kMamba2;
   own.key_heads = config.count_or(keys.absent_groups, keys.groups, ranges.heads);
   own.value_heads = config.count_or(keys.absent_heads, keys.heads, ranges.heads);
@@ -79,7 +79,7 @@ void read_mamba2(Reader& config, const Mamba2Keys& keys, Shape& shape) {
   own.norm_eps = base::get_or<double>(config.json(), keys.eps, keys.absent_eps, config.name());
   own.value_width = keys.expand == nullptr
                         ? config.count_or(keys.absent_width, keys.head_width, ranges.recurrent_width)
-                        : expanded_width(config, keys, shape);
+                        : expanded_width(config, keys, outline);
   refuse_step_limit(config);
 }
 

@@ -343,16 +343,16 @@ const Family* family_of(std::string_view model_type) {
   return found != families().end() ? &*found : nullptr;
 }
 
-const Family& family_of(const Shape& shape) {
+const Family& family_of(const Outline& outline) {
   static const Family kNone;
-  if (shape.counted) return kNone;
-  const Family* const found = family_of(shape.family);
-  SLUICE_ASSERT(found != nullptr, base::text("no family ", shape.family));
+  if (outline.counted) return kNone;
+  const Family* const found = family_of(outline.family);
+  SLUICE_ASSERT(found != nullptr, base::text("no family ", outline.family));
   return *found;
 }
 
-void name_tensors(const Shape& shape, Weight& weight) {
-  for (const TensorNames& names : family_of(shape).names) {
+void name_tensors(const Outline& outline, Weight& weight) {
+  for (const TensorNames& names : family_of(outline).names) {
     if (names.role != weight.role) continue;
     weight.tensors.clear();
     for (const std::string_view tensor : names.tensors) {
@@ -360,7 +360,7 @@ void name_tensors(const Shape& shape, Weight& weight) {
     }
     if (names.stack == Stack::kOneRow) weight.form = FileForm::kDepthwise;
     if (names.stack == Stack::kNone || names.stack == Stack::kOneRow) continue;
-    weight.stacked = shape.experts.count;
+    weight.stacked = outline.experts.count;
     // A stack [experts, in, out] is the transpose of the usual form.
     if (names.stack == Stack::kInOut && weight.columns > 1)
       weight.form = weight.form == FileForm::kTransposed ? FileForm::kAsStored : FileForm::kTransposed;

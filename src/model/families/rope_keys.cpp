@@ -10,7 +10,7 @@
 #include "base/json_fields.h"
 #include "base/text.h"
 #include "model/families/reader.h"
-#include "model/shape_ranges.h"
+#include "model/model_ranges.h"
 
 namespace sluice::model {
 namespace {
@@ -23,12 +23,12 @@ using base::text;
 // The value rope[key], or `fallback` if absent or null.
 double factor_or(double fallback, const Json& rope, const std::string& key, const std::string& name) {
   if (!rope.contains(key) || rope.at(key).is_null()) return fallback;
-  return base::require_in(rope, key, kShapeRanges.rope_factor, name);
+  return base::require_in(rope, key, kModelRanges.rope_factor, name);
 }
 
 double theta_or(double fallback, const Json& rope, const std::string& name) {
   if (!rope.contains("rope_theta") || rope.at("rope_theta").is_null()) return fallback;
-  return base::require_in(rope, "rope_theta", kShapeRanges.rope_theta, name);
+  return base::require_in(rope, "rope_theta", kModelRanges.rope_theta, name);
 }
 
 struct RopeType {
@@ -120,7 +120,7 @@ void read_longrope(const Json& config, const Json& dictionary, const std::string
   const bool says = config.contains(kOriginal) && !config.at(kOriginal).is_null();
   if (says) rope.original_max_position_embeddings = base::require<int64_t>(config, kOriginal, name);
   base::require_in_range(text(name, ": ", kOriginal), rope.original_max_position_embeddings,
-                         kShapeRanges.max_positions);
+                         kModelRanges.max_positions);
   const double stretched =
       static_cast<double>(positions) / static_cast<double>(rope.original_max_position_embeddings);
   rope.factor = factor_or(stretched, dictionary, "factor", name);
@@ -140,7 +140,7 @@ Rope rope_of(const Json& dictionary, const Json& config, double absent_theta, co
   refuse_unknown_rope_keys(dictionary, type, where);
   Rope rope{.theta = theta_or(absent_theta, dictionary, where), .scaling = type.scaling};
   const auto factor = [&](const char* key) {
-    return base::require_in(dictionary, key, kShapeRanges.rope_factor, where);
+    return base::require_in(dictionary, key, kModelRanges.rope_factor, where);
   };
   if (rope.scaling == RopeScaling::kLinear) rope.factor = factor("factor");
   if (rope.scaling == RopeScaling::kNone || rope.scaling == RopeScaling::kLinear) return rope;
@@ -200,7 +200,7 @@ std::optional<Rope> window_rope_from_hugging_face(Reader& reader, double absent_
   const Json dictionary = rope_dictionary(config, name, key);
   const bool local = config.contains("rope_local_base_freq") && !config.at("rope_local_base_freq").is_null();
   const double theta =
-      local ? base::require_in(config, "rope_local_base_freq", kShapeRanges.rope_theta, name) : absent_theta;
+      local ? base::require_in(config, "rope_local_base_freq", kModelRanges.rope_theta, name) : absent_theta;
   if (by_layer_type(dictionary)) {
     const std::string where = text(name, ": ", key);
     return rope_of(base::require<Json>(dictionary, kSlidingLayers, where), config, theta,

@@ -6,7 +6,7 @@
 
 #include "base/json_fwd.h"
 #include "model/families/reader.h"
-#include "model/shape.h"
+#include "model/outline.h"
 
 namespace sluice::model {
 

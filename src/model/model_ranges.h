@@ -8,7 +8,7 @@
 
 namespace sluice::model {
 
-struct ShapeRanges {
+struct ModelRanges {
   base::Range<int64_t> layers{1, 4096};
   base::Range<int64_t> hidden{1, int64_t{1} << 20};
   base::Range<int64_t> heads{1, int64_t{1} << 16};  // and kv_heads
@@ -26,6 +26,6 @@ struct ShapeRanges {
   base::Range<int64_t> window{1, int64_t{1} << 31};
   base::Range<int64_t> max_positions{1, int64_t{1} << 40};
 };
-inline constexpr ShapeRanges kShapeRanges;
+inline constexpr ModelRanges kModelRanges;
 
 }  // namespace sluice::model

@@ -1,5 +1,6 @@
-// The shape of a model: everything that determines parameters, arithmetic and memory. Layers are made from it
-// (model/layer_of.h).
+// The outline of a model: the few figures and flags that config.json gives of usual decoders. A family's
+// reader fills it. A Model (model/model.h) has the layers that are made from it (model/layer_of.h). Only the
+// module model, the keys of a configuration's [model] and tests name an outline.
 #pragma once
 
 #include <cstdint>
@@ -9,56 +10,20 @@
 #include <vector>
 
 #include "base/json_fwd.h"
+#include "model/head_style.h"
+#include "model/layer.h"
+#include "model/lora.h"
+#include "model/rope.h"
 #include "model/weight.h"
 
 namespace sluice::model {
 
-struct Layer;  // model/layer.h
-
-// How rotary frequencies are stretched for longer contexts. The names are Hugging Face's `rope_type`s.
-enum class RopeScaling { kNone, kLinear, kLlama3, kYarn, kLongRope, kProportional };
-
-struct Rope {
-  double theta = 10000.0;
-  RopeScaling scaling = RopeScaling::kNone;
-  double factor = 1.0;
-  double low_freq_factor = 1.0;                     // llama3
-  double high_freq_factor = 4.0;                    // llama3
-  int64_t original_max_position_embeddings = 8192;  // llama3, yarn, longrope
-  double beta_fast = 32.0;                          // yarn
-  double beta_slow = 1.0;                           // yarn
-  bool truncate = true;                             // yarn: the ramp begins and ends at whole pairs
-  double mscale_all_dim = 0.0;                      // yarn, latent attention: scales scores; 0: unchanged
-  double attention_factor = 0.0;                    // yarn, longrope; 0 with yarn: 0.1·ln(factor) + 1
-  double proportion = 1.0;                          // proportional: fraction of pairs that rotate, the first
-  // longrope, by pair: divisors of frequencies, up to the original context and beyond it.
-  std::vector<double> short_factors, long_factors;
-  bool operator==(const Rope&) const = default;
-};
-
-// Norms of queries and keys before rotation: each head on its own, or all heads as one row.
-enum class QkNorm : uint8_t { kNone, kEachHead, kAllHeads };
 // Place of a part's norm: x + part(norm(x)), x + norm(part(x)), x + norm(part(norm(x))), or norm(x +
 // part(x)).
 enum class NormPlace : uint8_t { kBefore, kBehind, kAround, kOfSum };
-// RMSNorm; LayerNorm (Ba, Kiros and Hinton, Layer Normalization, 2016), which subtracts the mean first; or
-// none: rows stay unchanged.
-enum class NormKind : uint8_t { kRms, kLayer, kNone };
-// Norms of rows: those of parts and the final one. Head norms are RMSNorms with weights.
-struct NormStyle {
-  NormKind kind = NormKind::kRms;
-  bool weights = true;
-  bool biases = false;  // with weights, LayerNorm only
-  bool operator==(const NormStyle&) const = default;
-};
-// The activation of an MLP, applied to its gate, or to up if there is no gate. SiLU; GELU, exact or with
-// tanh's approximation; SiLU with the shape's slope and limits, and up + 1 (ops/clamped_swiglu.h); squared
-// ReLU, max(x, 0)² (So et al., Primer, 2021); tanh; xIELU with two trained numbers, only without a gate
-// (ops/xielu.h).
-enum class Activation : uint8_t { kSilu, kGeluTanh, kClampedSilu, kSquaredRelu, kGelu, kTanh, kXielu };
 
-// A layer that a family's reader makes itself, because BlockType and Shape cannot describe it; usually none.
-// Compared by value.
+// A layer that a family's reader makes itself, because BlockType and Outline cannot describe it; usually
+// none. Compared by value.
 struct OwnLayer {
   std::shared_ptr<const Layer> value;
   bool operator==(const OwnLayer& other) const;
@@ -67,7 +32,7 @@ struct OwnLayer {
 // Properties in which the blocks of one model differ.
 struct BlockType {
   bool rotates = true;     // queries and keys have rotary positions
-  bool windowed = false;   // attention sees the shape's window, not all earlier tokens
+  bool windowed = false;   // attention sees the outline's window, not all earlier tokens
   bool experts = false;    // experts instead of an MLP
   bool recurrent = false;  // a recurrence instead of attention, always normed before
   uint64_t frozen = 0;     // bit i: parameter i of the kind, in Kind::parameters()' order, is not trained
@@ -84,27 +49,6 @@ struct Latent {
   int64_t rotated = 0;    // dimensions with rotation; all heads share one rotated key
   int64_t values = 0;     // dimensions of a head's values
   bool operator==(const Latent&) const = default;
-};
-
-// Experts instead of a layer's MLP, gated like that MLP. A token visits the experts with the highest scores,
-// a softmax over all experts, and weighs their outputs by these scores. DeepSeek-V3's rule (2024, section
-// 2.1.2) uses sigmoids as scores and adds a correction to each expert's score for the choice only. It chooses
-// within groups of neighbouring experts: those whose two best experts have the highest sum.
-struct Experts {
-  int64_t count = 0;  // 0: none
-  int64_t per_token = 0;
-  int64_t hidden = 0;            // inner width of one expert
-  bool normalised = false;       // a token's weights are divided by their sum
-  int64_t shared_hidden = 0;     // inner width of the shared expert, which every token visits; 0: none
-  bool shared_gate = false;      // a factor on the shared expert's output, by token
-  bool biases = false;           // for router and experts
-  bool sigmoid = false;          // scores are sigmoids
-  bool corrected = false;        // experts have corrections, added to scores for the choice only
-  bool remembers_loads = false;  // visits of each expert in the last step are kept for balancing (tuning.h)
-  int64_t groups = 1;            // groups of neighbouring experts
-  int64_t groups_chosen = 1;     // groups chosen for a token
-  double factor = 1.0;           // factor on a token's weights
-  bool operator==(const Experts&) const = default;
 };
 
 // Recurrences of ops/recurrence.h: Yang et al., Gated Delta Networks, 2024; Dao and Gu, Mamba-2, 2024; Yang
@@ -145,47 +89,14 @@ struct Recurrent {
   bool operator==(const Recurrent&) const = default;
 };
 
-// Adapters of low rank (Hu et al., LoRA, 2021): a named matrix w becomes w + alpha ÷ rank · b·a. Parameters b
-// and a have `rank` columns and rows. b starts at zero.
-struct Lora {
-  int64_t rank = 0;  // 0: none
-  double alpha = 0;
-  std::vector<std::string> targets;  // Hugging Face's module names: "q_proj"
-  double factor() const { return alpha / static_cast<double>(rank); }
-  bool operator==(const Lora&) const = default;
-};
-
-// The language model's config.json from which a shape was read; null if there was none. It repeats the
-// shape's values, so it takes no part in comparisons.
+// The language model's config.json from which an outline was read; null if there was none. It repeats the
+// outline's values, so it takes no part in comparisons.
 struct ConfigSource {
   std::shared_ptr<const base::Json> json;
   bool operator==(const ConfigSource&) const { return true; }
 };
 
-// The end of a model: logits (kVocabulary), numbers for a sequence (classes, a reward) or for every token
-// (classes, values), by a matrix of their own, or the normed rows themselves (kRows: embeddings).
-enum class HeadKind : uint8_t { kVocabulary, kSequence, kTokens, kRows };
-// The rows that represent a sequence (kSequence, kRows): the last token's, the first one's (CLS), or the mean
-// of all.
-enum class Pooling : uint8_t { kLast, kCls, kMean };
-// Layers between the pooling and a head's matrix, as in encoders: act(x·wᵀ + bias), with or without a norm
-// behind them.
-struct NeckStyle {
-  Activation activation = Activation::kGelu;
-  bool bias = false;
-  bool normed = false;
-  bool operator==(const NeckStyle&) const = default;
-};
-struct HeadStyle {
-  HeadKind kind = HeadKind::kVocabulary;
-  int64_t numbers = 0;  // for kSequence and kTokens
-  bool bias = false;    // likewise
-  Pooling pooling = Pooling::kLast;
-  std::optional<NeckStyle> neck = {};
-  bool operator==(const HeadStyle&) const = default;
-};
-
-struct Shape {
+struct Outline {
   // The family whose files it reads: the model_type of a row in model/families/registry.cpp.
   std::string family = "llama";
   // The model is planned, not computed. Its costs are counted from the members; `family` is the model_type of
@@ -235,7 +146,7 @@ struct Shape {
   // attention is not causal; 0: no windowed blocks.
   int64_t window = 0;
   std::optional<Rope> window_rope;  // for windowed blocks, if different from `rope`
-  // By layer. Empty: all layers rotate; all have the window and experts, if the shape has them.
+  // By layer. Empty: all layers rotate; all have the window and experts, if the outline has them.
   std::vector<BlockType> block_types;
   Latent latent;
   Experts experts;
@@ -261,23 +172,13 @@ struct Shape {
   int64_t rotated_width() const { return rotated > 0 ? rotated : head_dim; }
   int64_t q_width() const { return heads * head_dim; }
   int64_t kv_width() const { return kv_heads * head_dim; }
-  bool operator==(const Shape&) const = default;
+  bool operator==(const Outline&) const = default;
 };
 
 // InputError naming the first invalid value (layers < 1, heads not a multiple of kv_heads, …).
-void validate(const Shape& shape);
+void validate(const Outline& outline);
 
-// Rotary inverse frequencies of head_dim/2 pairs, and the factor on cos and sin (1 except for yarn and
-// longrope), for sequences of at most `positions` tokens. longrope's depend on whether `positions` exceeds
-// the original context. REQUIRES: a valid rope. Formulas as in Hugging Face transformers'
-// modeling_rope_utils.
-struct RopeTable {
-  std::vector<double> inverse_frequencies;
-  double attention_scale = 1.0;
-};
-RopeTable rope_table(const Rope& rope, int64_t head_dim, int64_t positions);
-
-// Shipped shapes: llama-7b, llama-13b, llama-32b. InputError listing them for another name.
-Shape named_shape(const std::string& name);
+// Shipped outlines: llama-7b, llama-13b, llama-32b. InputError listing them for another name.
+Outline named_outline(const std::string& name);
 
 }  // namespace sluice::model

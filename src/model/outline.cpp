@@ -1,10 +1,10 @@
-#include "model/shape.h"
+#include "model/outline.h"
 
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/text.h"
-#include "model/shape_ranges.h"
+#include "model/model_ranges.h"
 
 namespace sluice::model {
 namespace {
@@ -13,38 +13,39 @@ using base::InputError;
 using base::text;
 
 // The parameters of all matrices, wide enough not to overflow.
-__int128 wide_parameters(const Shape& shape) {
-  const __int128 hidden = shape.hidden;
-  const __int128 attention = hidden * (2 * shape.q_width() + 2 * shape.kv_width());
-  const Experts& experts = shape.experts;
+__int128 wide_parameters(const Outline& outline) {
+  const __int128 hidden = outline.hidden;
+  const __int128 attention = hidden * (2 * outline.q_width() + 2 * outline.kv_width());
+  const Experts& experts = outline.experts;
   const __int128 wide = __int128{experts.count} * experts.hidden + experts.shared_hidden;
-  const Recurrent& own = shape.recurrent;
+  const Recurrent& own = outline.recurrent;
   const __int128 recurrent = hidden * (2 * __int128{own.key_heads} * own.key_width +
                                        3 * __int128{own.value_heads} * own.value_width);
-  return shape.layers * (attention + recurrent + 3 * hidden * (shape.ffn_hidden + wide)) +
-         (shape.tie_embeddings ? 1 : 2) * shape.vocab * hidden;
+  return outline.layers * (attention + recurrent + 3 * hidden * (outline.ffn_hidden + wide)) +
+         (outline.tie_embeddings ? 1 : 2) * outline.vocab * hidden;
 }
 
 // The name, with the quotient that gives the value by default.
-std::string head_dim_name(const Shape& shape) {
-  if (shape.latent.kv_rank > 0 || shape.hidden / shape.heads != shape.head_dim) return "model: head_dim";
-  return text("model: head_dim (hidden ", shape.hidden, " / heads ", shape.heads, ")");
+std::string head_dim_name(const Outline& outline) {
+  if (outline.latent.kv_rank > 0 || outline.hidden / outline.heads != outline.head_dim)
+    return "model: head_dim";
+  return text("model: head_dim (hidden ", outline.hidden, " / heads ", outline.heads, ")");
 }
 
-void validate_factors(const std::string& name, const std::vector<double>& factors, const Shape& shape) {
-  if (static_cast<int64_t>(factors.size()) * 2 != shape.rotated_width()) {
+void validate_factors(const std::string& name, const std::vector<double>& factors, const Outline& outline) {
+  if (static_cast<int64_t>(factors.size()) * 2 != outline.rotated_width()) {
     throw InputError(text("model: rope ", name, " has ", factors.size(),
-                          " factors: give one for each of the ", shape.rotated_width() / 2,
+                          " factors: give one for each of the ", outline.rotated_width() / 2,
                           " pairs of a head"));
   }
   for (const double factor : factors)
-    base::require_in_range(text("model: rope ", name), factor, kShapeRanges.rope_factor);
+    base::require_in_range(text("model: rope ", name), factor, kModelRanges.rope_factor);
 }
 
-void validate_experts(const Shape& shape) {
-  const Experts& experts = shape.experts;
+void validate_experts(const Outline& outline) {
+  const Experts& experts = outline.experts;
   if (experts.count == 0) return;
-  const ShapeRanges& ranges = kShapeRanges;
+  const ModelRanges& ranges = kModelRanges;
   base::require_in_range("model: experts", experts.count, ranges.experts);
   base::require_in_range("model: groups of experts", experts.groups, {1, experts.count});
   const int64_t of_group = experts.count / experts.groups;
@@ -60,11 +61,11 @@ void validate_experts(const Shape& shape) {
                          {0, ranges.ffn_hidden.most});
 }
 
-void validate_recurrent(const Shape& shape) {
-  const Recurrent& own = shape.recurrent;
-  const bool any = std::ranges::any_of(shape.block_types, &BlockType::recurrent);
+void validate_recurrent(const Outline& outline) {
+  const Recurrent& own = outline.recurrent;
+  const bool any = std::ranges::any_of(outline.block_types, &BlockType::recurrent);
   if (own.key_heads == 0 && !any) return;
-  const ShapeRanges& ranges = kShapeRanges;
+  const ModelRanges& ranges = kModelRanges;
   base::require_in_range("model: key heads of recurrent layers", own.key_heads, ranges.heads);
   base::require_in_range("model: value heads of recurrent layers", own.value_heads, ranges.heads);
   // Convolutions of channels have no keys.
@@ -87,7 +88,7 @@ void validate_recurrent(const Shape& shape) {
 
 void validate_latent(const Latent& latent) {
   if (latent.kv_rank == 0) return;
-  const ShapeRanges& ranges = kShapeRanges;
+  const ModelRanges& ranges = kModelRanges;
   base::require_in_range("model: rank of latent queries", latent.q_rank, {0, ranges.hidden.most});
   base::require_in_range("model: rank of latent keys and values", latent.kv_rank, ranges.hidden);
   base::require_in_range("model: unrotated width of a head", latent.unrotated, {0, ranges.head_dim.most});
@@ -101,8 +102,8 @@ void validate_latent(const Latent& latent) {
                  "that are wider than keys are not computed yet; choose a model without them"));
 }
 
-void validate_rope(const Rope& rope, const Shape& shape) {
-  const ShapeRanges& ranges = kShapeRanges;
+void validate_rope(const Rope& rope, const Outline& outline) {
+  const ModelRanges& ranges = kModelRanges;
   base::require_in_range("model: rope_theta", rope.theta, ranges.rope_theta);
   if (rope.scaling == RopeScaling::kNone) return;
   base::require_in_range("model: rope factor", rope.factor, ranges.rope_factor);
@@ -112,8 +113,8 @@ void validate_rope(const Rope& rope, const Shape& shape) {
   base::require_in_range("model: rope attention_factor", rope.attention_factor,
                          {0.0, ranges.rope_factor.most});
   if (rope.scaling == RopeScaling::kLongRope) {
-    validate_factors("short_factor", rope.short_factors, shape);
-    validate_factors("long_factor", rope.long_factors, shape);
+    validate_factors("short_factor", rope.short_factors, outline);
+    validate_factors("long_factor", rope.long_factors, outline);
     return;
   }
   if (rope.scaling == RopeScaling::kLlama3) {
@@ -130,84 +131,84 @@ void validate_rope(const Rope& rope, const Shape& shape) {
   }
 }
 
-void validate_mlp(const Shape& shape) {
-  if (shape.norm.biases && (shape.norm.kind != NormKind::kLayer || !shape.norm.weights))
+void validate_mlp(const Outline& outline) {
+  if (outline.norm.biases && (outline.norm.kind != NormKind::kLayer || !outline.norm.weights))
     throw InputError("model: norms have biases beside LayerNorm's weights alone: leave them out");
-  if (!shape.mlp_gate && shape.activation == Activation::kClampedSilu)
+  if (!outline.mlp_gate && outline.activation == Activation::kClampedSilu)
     throw InputError("model: an activation with cuts is one of gates: give MLPs a gate");
-  if ((shape.mlp_gate || shape.experts.count > 0) && shape.activation == Activation::kXielu)
+  if ((outline.mlp_gate || outline.experts.count > 0) && outline.activation == Activation::kXielu)
     throw InputError("model: xIELU is an activation of MLPs without gates: give them none, and no experts");
 }
 
-void validate_blocks(const Shape& shape) {
-  if (shape.window != 0) base::require_in_range("model: window", shape.window, kShapeRanges.window);
-  if (shape.block_types.empty()) return;
-  if (static_cast<int64_t>(shape.block_types.size()) != shape.layers) {
-    throw InputError(text("model: there are types of ", shape.block_types.size(), " layers of ", shape.layers,
-                          ": say them of each"));
+void validate_blocks(const Outline& outline) {
+  if (outline.window != 0) base::require_in_range("model: window", outline.window, kModelRanges.window);
+  if (outline.block_types.empty()) return;
+  if (static_cast<int64_t>(outline.block_types.size()) != outline.layers) {
+    throw InputError(text("model: there are types of ", outline.block_types.size(), " layers of ",
+                          outline.layers, ": say them of each"));
   }
-  const bool windowed = std::ranges::any_of(shape.block_types, &BlockType::windowed);
-  if (windowed && shape.window == 0) {
+  const bool windowed = std::ranges::any_of(outline.block_types, &BlockType::windowed);
+  if (windowed && outline.window == 0) {
     throw InputError("model: layers attend through a window, but its width is missing: give one");
   }
 }
 
 }  // namespace
 
-void validate(const Shape& shape) {
-  const ShapeRanges& ranges = kShapeRanges;
-  base::require_in_range("model: layers", shape.layers, ranges.layers);
-  base::require_in_range("model: hidden", shape.hidden, ranges.hidden);
-  base::require_in_range("model: heads", shape.heads, ranges.heads);
-  base::require_in_range("model: kv_heads", shape.kv_heads, ranges.heads);
-  base::require_in_range(head_dim_name(shape), shape.head_dim, ranges.head_dim);
+void validate(const Outline& outline) {
+  const ModelRanges& ranges = kModelRanges;
+  base::require_in_range("model: layers", outline.layers, ranges.layers);
+  base::require_in_range("model: hidden", outline.hidden, ranges.hidden);
+  base::require_in_range("model: heads", outline.heads, ranges.heads);
+  base::require_in_range("model: kv_heads", outline.kv_heads, ranges.heads);
+  base::require_in_range(head_dim_name(outline), outline.head_dim, ranges.head_dim);
   // Only a model whose layers are all recurrent may lack MLPs.
   const auto mixes_by_attention = [&](const BlockType& type) { return !type.recurrent; };
   const bool attends =
-      shape.block_types.empty() || std::ranges::any_of(shape.block_types, mixes_by_attention);
-  base::require_in_range("model: ffn_hidden", shape.ffn_hidden,
+      outline.block_types.empty() || std::ranges::any_of(outline.block_types, mixes_by_attention);
+  base::require_in_range("model: ffn_hidden", outline.ffn_hidden,
                          {attends ? ranges.ffn_hidden.least : 0, ranges.ffn_hidden.most});
-  base::require_in_range("model: vocab", shape.vocab, ranges.vocab);
-  base::require_in_range("model: norm_eps", shape.norm_eps, ranges.norm_eps);
-  if (shape.heads % shape.kv_heads != 0) {
-    throw InputError(text("model: heads is ", shape.heads, ", no multiple of the ", shape.kv_heads,
+  base::require_in_range("model: vocab", outline.vocab, ranges.vocab);
+  base::require_in_range("model: norm_eps", outline.norm_eps, ranges.norm_eps);
+  if (outline.heads % outline.kv_heads != 0) {
+    throw InputError(text("model: heads is ", outline.heads, ", no multiple of the ", outline.kv_heads,
                           " kv_heads: give one that is"));
   }
-  if (shape.head_dim % 2 != 0) {
+  if (outline.head_dim % 2 != 0) {
     throw InputError(
-        text(head_dim_name(shape), " is ", shape.head_dim, ": rotary positions need an even one"));
+        text(head_dim_name(outline), " is ", outline.head_dim, ": rotary positions need an even one"));
   }
-  if (shape.rotated % 2 != 0 || shape.rotated < 0 || shape.rotated > shape.head_dim) {
-    throw InputError(text("model: positions turn ", shape.rotated, " of a head's ", shape.head_dim,
+  if (outline.rotated % 2 != 0 || outline.rotated < 0 || outline.rotated > outline.head_dim) {
+    throw InputError(text("model: positions turn ", outline.rotated, " of a head's ", outline.head_dim,
                           " dimensions: give an even number of them"));
   }
-  validate_mlp(shape);
-  validate_latent(shape.latent);
-  validate_experts(shape);
-  validate_recurrent(shape);
-  if (wide_parameters(shape) > ranges.parameters.most) {
-    throw InputError(text("model: ", shape.layers, " layers of hidden ", shape.hidden, " and ffn_hidden ",
-                          shape.ffn_hidden, " have more than ", ranges.parameters.most,
+  validate_mlp(outline);
+  validate_latent(outline.latent);
+  validate_experts(outline);
+  validate_recurrent(outline);
+  if (wide_parameters(outline) > ranges.parameters.most) {
+    throw InputError(text("model: ", outline.layers, " layers of hidden ", outline.hidden, " and ffn_hidden ",
+                          outline.ffn_hidden, " have more than ", ranges.parameters.most,
                           " parameters: lower one"));
   }
-  validate_rope(shape.rope, shape);
-  if (shape.window_rope) validate_rope(*shape.window_rope, shape);
-  validate_blocks(shape);
-  const std::pair<const char*, double> factors[] = {{"embedding", shape.embedding_scale},
-                                                    {"residual", shape.residual_scale},
-                                                    {"logit", shape.logit_divisor}};
+  validate_rope(outline.rope, outline);
+  if (outline.window_rope) validate_rope(*outline.window_rope, outline);
+  validate_blocks(outline);
+  const std::pair<const char*, double> factors[] = {{"embedding", outline.embedding_scale},
+                                                    {"residual", outline.residual_scale},
+                                                    {"logit", outline.logit_divisor}};
   for (const auto& [name, factor] : factors) {
     base::require_in_range(text("model: ", name, " factor"), factor, ranges.factor);
   }
-  base::require_in_range("model: attention factor", shape.attention_scale, {0.0, ranges.factor.most});
-  base::require_in_range("model: cap of scores", shape.score_cap, {0.0, ranges.factor.most});
-  base::require_in_range("model: cap of logits", shape.logit_cap, {0.0, ranges.factor.most});
-  base::require_in_range("model: norm offset", shape.norm_offset, {0.0, 1.0});
+  base::require_in_range("model: attention factor", outline.attention_scale, {0.0, ranges.factor.most});
+  base::require_in_range("model: cap of scores", outline.score_cap, {0.0, ranges.factor.most});
+  base::require_in_range("model: cap of logits", outline.logit_cap, {0.0, ranges.factor.most});
+  base::require_in_range("model: norm offset", outline.norm_offset, {0.0, 1.0});
 }
 
 namespace {
 
-Shape llama(int64_t layers, int64_t hidden, int64_t heads, int64_t ffn_hidden) {
+Outline llama(int64_t layers, int64_t hidden, int64_t heads, int64_t ffn_hidden) {
   return {.layers = layers,
           .hidden = hidden,
           .heads = heads,
@@ -219,8 +220,8 @@ Shape llama(int64_t layers, int64_t hidden, int64_t heads, int64_t ffn_hidden) {
 
 }  // namespace
 
-Shape named_shape(const std::string& name) {
-  // 7B and 13B: Touvron et al., LLaMA 2, and its published configurations. 32B: the shape of Hydraulis'
+Outline named_outline(const std::string& name) {
+  // 7B and 13B: Touvron et al., LLaMA 2, and its published configurations. 32B: the outline of Hydraulis'
   // experiments in Hetu's training scripts (60 layers of width 6656, 64 heads, FFN 17920).
   if (name == "llama-7b") return llama(32, 4096, 32, 11008);
   if (name == "llama-13b") return llama(40, 5120, 40, 13824);
