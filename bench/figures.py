@@ -79,8 +79,16 @@ def lane_seconds(lanes):
     return next(row for row in cells if row[0] == "65536")[titles.index(lanes)]
 
 
+def over_lane_bound():
+    """How far plans of 4,096 sequences on 512 lanes are from their bound, at most."""
+    titles, _, *cells = rows("lanes", "<1,1,512>")
+    ratios = [float(row[titles.index("ours ÷ bound")].split()[0]) for row in cells if row[titles.index("sequences")] == "4096"]
+    return f"{100 * (max(ratios) - 1):.1f} %"
+
+
 FIGURES = {"transformers": transformers, "rivals by kind": lambda: rivals(1), "rivals as measured": lambda: rivals(2),
            "scenarios lost": lost, "FlexSP over its bound": flex_sp, "exchanges": exchanges, "gathers": gathers,
+           "over the bound of lanes": over_lane_bound,
            **{f"lane-seconds of {lanes}": lambda lanes=lanes: lane_seconds(lanes) for lanes in ("8", "9", "16")}}
 
 
