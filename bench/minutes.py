@@ -6,7 +6,8 @@ the whole command and of all that it started, on two cores without a compiler ca
 
 Works in a clone of this revision (what is not committed does not count) in a temporary folder. The environments of
 tools/bootstrap are shared, or with --install made there, too; Debian's packages stay. Rows that were not measured now
-keep what an earlier call recorded of them. A row that needs a build makes one, which counts for no row but its own.
+keep what an earlier call recorded of them. Each row may be measured alone: what it needs (--list says it) is made first and
+counts for no row but its own.
 """
 
 import argparse
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "integration"))
@@ -76,11 +78,14 @@ class Clone:
     def make(self, *words):
         return self.spend("make", f"JOBS={CORES}", *words)
 
-    def once(self, *words):
+    def once(self, target):
         """Makes what a row needs, unless another row has."""
-        if words not in self.done:
-            self.make(*words)
-            self.done.add(words)
+        if target in self.done:
+            return
+        status = self.make(target).status
+        if status != 0:
+            sys.exit(f"minutes: make {target} ended with {status}, and what is to be measured stands on it: see above, mend that first")
+        self.done.add(target)
 
     def build(self, *targets):
         return self.spend("cmake", "--build", "build", "-j", CORES, *(["--target", *targets] if targets else []))
@@ -93,14 +98,13 @@ class Clone:
 
 def train(clone):
     """From nothing, or nothing but the environments of tools/bootstrap."""
-    clone.done.add(("train",))
+    clone.done.add("train")
     return {f"make train{', environments installed' if clone.install else ''}": clone.make("train")}
 
 
 def test(clone):
     """Compiling, and running all of `make test`: the sum, and both."""
-    clone.once("train")
-    clone.done.add(("test",))
+    clone.done |= {"tested", "test"}
     compiled = clone.make("tested")
     ran = clone.make("test")
     return {"make test behind it": compiled + ran, "compiling what make test runs": compiled, "the tests, built, no stamps": ran}
@@ -108,18 +112,18 @@ def test(clone):
 
 def rest(clone):
     """The tests that only ALL=1 runs: lab, the benches' checks and the whole table of faults."""
-    clone.once("test")
     compiled = clone.make("tested", "ALL=1")
     ran = clone.spend(sys.executable, "-B", "tests/run.py", "--jobs", CORES, "--", "-C", "all", "-L", "^(lab|bench|table)$")
     return {"compiling what ALL=1 adds": compiled, "the tests that ALL=1 adds": ran}
 
 
 def nothing(clone):
-    clone.once("test")
+    """`make test` where all tests have passed and nothing has changed."""
     return {"make test, nothing changed": clone.make("test")}
 
 
 def ci(clone):
+    """`.ci/run` on a clean checkout of its own."""
     with tempfile.TemporaryDirectory(prefix="sluice-ci-") as folder:
         fresh = Clone(pathlib.Path(folder, "sluice"))
         return {".ci/run on a clean checkout": fresh.spend(".ci/run")}
@@ -127,7 +131,6 @@ def ci(clone):
 
 def changed_leaves(clone):
     """A function more in one source, which changes what is linked."""
-    clone.once("test")
     found = {}
     for module, (folder, target, names) in LEAVES.items():
         path = clone.leaf(folder)
@@ -141,13 +144,12 @@ def changed_leaves(clone):
         found[f"{path.name} of {module}: its own tests"] = own
         found[f"{path.name} of {module}: make test"] = own + rest
         path.write_text(before)
-    clone.done.discard(("test",))
+    clone.done -= {"tested", "test"}
     return found
 
 
 def changed_headers(clone):
     """What is compiled and linked anew; no test runs."""
-    clone.once("test")
     found = {}
     for name, place in HEADERS.items():
         path = clone.folder / place
@@ -155,7 +157,7 @@ def changed_headers(clone):
             clone.build()
             path.write_text(path.read_text() + "// Changed.\n")
             found[f"{name} changed: compile"] = clone.build()
-    clone.done.discard(("test",))
+    clone.done -= {"tested", "test"}
     return found
 
 
@@ -178,8 +180,17 @@ def starts(clone):
     return found
 
 
-ROWS = {"train": train, "test": test, "rest": rest, "nothing": nothing, "leaf": changed_leaves, "header": changed_headers,
-        "ci": ci, "start": starts}
+@dataclasses.dataclass
+class Row:
+    """What measures a row, and the target of `make` that it needs first."""
+
+    measure: Callable
+    needs: str = ""
+
+
+# In an order in which no row finds made what it measures.
+ROWS = {"train": Row(train), "test": Row(test, "train"), "rest": Row(rest, "tested"), "nothing": Row(nothing, "test"),
+        "leaf": Row(changed_leaves, "test"), "header": Row(changed_headers, "tested"), "ci": Row(ci), "start": Row(starts)}
 # Goals of rows by the beginning of their names, in "cpu" or "wall" seconds or minutes.
 GOALS = (("make train", "cpu", 22 * 60), ("make test behind", "cpu", 36 * 60), ("the tests, built", "cpu", 1100),
          (".ci/run", "wall", 3600), ("cost_model.h", "cpu", 12 * 60), ("shape.h", "cpu", 12 * 60), ("sluice ", "cpu", 0.03))
@@ -223,14 +234,16 @@ def main():
     options = parser.parse_args()
     if options.list:
         for name, row in ROWS.items():
-            print(f"{name:8s} {(row.__doc__ or '').splitlines()[0] if row.__doc__ else ''}")
+            print(f"{name:8s} {row.measure.__doc__}{f' Needs `make {row.needs}`, and makes it first.' if row.needs else ''}")
         return
     store = options.record.with_suffix(".json")
     rows = json.loads(store.read_text()) if store.exists() else {}
     with tempfile.TemporaryDirectory(prefix="sluice-minutes-", ignore_cleanup_errors=True) as scratch:
         clone = Clone(options.keep or pathlib.Path(scratch, "sluice"), options.install)
-        for key in options.only or ROWS:
-            for name, spent in ROWS[key](clone).items():
+        for row in (row for key, row in ROWS.items() if key in (options.only or ROWS)):
+            if row.needs:
+                clone.once(row.needs)
+            for name, spent in row.measure(clone).items():
                 rows[name] = {**dataclasses.asdict(spent), "revision": clone.revision(), "machine": hardware(),
                               "day": datetime.date.today().isoformat()}
                 print(f"{name}: {duration(spent.cpu_s)} of processors, {duration(spent.wall_s)} by the clock", flush=True)
