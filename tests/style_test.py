@@ -26,6 +26,9 @@ RULES = [
 RULES = [(re.compile(pattern), advice, allowed) for pattern, advice, allowed in RULES]
 # An error's message is one line (base/error.h): line feeds in it are shown as escapes.
 LINES_OF_AN_ERROR = re.compile(r"\bthrow\s+[\w:]*Error\([^;]*?(?<!\\)\\n")
+# Two literals in one line are what a formatter left of a text that it had cut and joined again.
+_LITERAL = r'"(?:[^"\\\n]|\\.)*"'
+CUT_LITERAL = re.compile(rf'^(?:[^"\n]|{_LITERAL})*?{_LITERAL}[ \t]+"', re.MULTILINE)
 PASSES_BY = re.compile(r"(?<![\w.>])std::(?:printf|puts|fwrite|clog)\b")  # what main puts before std::cout
 
 
@@ -40,6 +43,9 @@ def faults_of(path, programs):
     if path.parts[0] == "cli":
         for match in PASSES_BY.finditer(code):
             yield f"{path}:{repository.line_of(code, match.start())}: {match.group()}: use std::cout or cli/print.h"
+    for match in CUT_LITERAL.finditer(source):
+        if not re.search("//|'\"'|R\"", match.group()):
+            yield f"{path}:{repository.line_of(source, match.end())}: two literals in one line: make them one"
     for match in () if is_test else LINES_OF_AN_ERROR.finditer(source):
         yield f"{path}:{repository.line_of(source, match.end())}: an error's message is one line: log the others before it"
     if path.parts[0] not in ("src", "lab") or path.parent in programs or is_test:
