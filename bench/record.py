@@ -6,7 +6,8 @@ the command's present output, behind a line that says on which revision, on whic
 
 Pages without such marks are written by a command of their own, or were copied by hand from what one printed (COPIED).
 
-A page is written when its command has succeeded, whole or not at all, and only of a revision: a tree with changes is refused.
+A page is written when its command has succeeded, whole or not at all, and only of a revision: a tree with changes is refused,
+and programs that the command runs are built first, because those in build/ may be of an older one.
 """
 
 import datetime
@@ -31,7 +32,17 @@ WRITTEN = {"balance": "make bench-balance", "distillation": "bench/distillation.
            "elastic": "bench/elastic_time.py", "heads": "make bench-heads", "minutes": "make minutes",
            "reinforcement": "make bench-rl", "serving": "make bench-serve", "soak": "make soak",
            "fault_injection": "make trial OPTIONS='--record …'"}
+# Targets of the build that a command runs; scripts of bench/ run the program.
+PROGRAM = re.compile(r"\b(?:\w+_bench|milp_test|sluice)\b")
+SCRIPT = re.compile(r"\bbench/\w+\.py\b")
 MARK = re.compile(r"(<!--printed by (.*?)-->\n).*?(<!--/-->)", re.DOTALL)
+
+
+def build(command):
+    targets = {*PROGRAM.findall(command), *(["sluice"] if SCRIPT.search(command) else [])}
+    if targets:
+        subprocess.run(["cmake", "--build", ROOT / "build", "-j", str(os.cpu_count()), "--target", *sorted(targets)],
+                       stdout=sys.stderr, check=True)
 
 
 def printed(command):
@@ -42,6 +53,7 @@ def printed(command):
 
 def block(match):
     begin, command, end = match.groups()
+    build(command)
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%d %B %Y")
     load = os.getloadavg()[0]
     origin = f"Command: `{command}`, at revision {recorded_revision()}, {hardware()}, {now}, load {load:.1f} before."

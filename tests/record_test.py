@@ -1,5 +1,6 @@
 """Figures are recorded of a revision: bench/record.py in a small clone."""
 
+import os
 import pathlib
 import runpy
 import shutil
@@ -22,6 +23,8 @@ class Pages(unittest.TestCase):
 
 
 class Record(unittest.TestCase):
+    build_status = 0
+
     def setUp(self):
         temporary = tempfile.TemporaryDirectory()
         self.addCleanup(temporary.cleanup)
@@ -44,8 +47,36 @@ class Record(unittest.TestCase):
         subprocess.run(["git", "-C", self.clone, *arguments], check=True)
 
     def record(self):
-        return subprocess.run([sys.executable, "-B", self.clone / "bench/record.py", "page"], capture_output=True, text=True,
-                              check=False)
+        """Records the page; what would be built is in self.built."""
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder, "cmake")
+            program.write_text(f'#!/bin/sh\necho "$@" >>{folder}/asked\nexit {self.build_status}\n')
+            program.chmod(0o755)
+            done = subprocess.run([sys.executable, "-B", self.clone / "bench/record.py", "page"], capture_output=True, text=True,
+                                  check=False, env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"})
+            asked = pathlib.Path(folder, "asked")
+            self.built = [line.split("--target ")[1] for line in asked.read_text().splitlines()] if asked.exists() else []
+        return done
+
+    def commit_page(self, command):
+        self.page.write_text(PAGE.replace("echo 41", command))
+        self.git("-c", "user.name=a", "-c", "user.email=a@b.example", "commit", "-q", "-a", "--allow-empty", "-m", "two")
+
+    def test_what_a_command_runs_is_built_first(self):
+        for command, targets in {"echo 41": [], "echo page_bench data 1": ["page_bench"],
+                                 "mkdir -p a && echo one_bench two_bench": ["one_bench two_bench"],
+                                 "echo sluice simulate": ["sluice"], "echo bench/page.py": ["sluice"]}.items():
+            with self.subTest(command):
+                self.commit_page(command)
+                done = self.record()
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(self.built, targets)
+
+    def test_nothing_is_recorded_of_what_could_not_be_built(self):
+        self.commit_page("echo page_bench")
+        self.build_status = 1
+        self.assertNotEqual(self.record().returncode, 0)
+        self.assertIn("nothing yet", self.page.read_text())
 
     def test_a_page_says_its_revision_and_may_be_made_again(self):
         for _ in range(2):  # the first one changes the page itself
