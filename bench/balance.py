@@ -142,7 +142,7 @@ def make_rule(program, balancer, most_tokens):
 
 
 def calibrated(program, name, count):
-    balancer = Balancer("<4,1,1>", calibration="a800-7b")
+    balancer = Balancer("tp4", calibration="a800-7b")
     rule = make_rule(program, balancer, MOST_TOKENS)
     sums = {"own": 0, "sluice": 0}
     for lengths in batches_of(name, count, 1):
@@ -233,7 +233,7 @@ def fitted(processes):
 
 
 def measured(program, name, count, processes, times):
-    balancer = Balancer("<1,1,1>", times=times, max_tokens=MOST_TOKENS // SHRUNK)
+    balancer = Balancer("tp1", times=times, max_tokens=MOST_TOKENS // SHRUNK)
     rule = make_rule(program, balancer, MOST_TOKENS // SHRUNK)
     rounds = []
     for lengths in batches_of(name, count, SHRUNK):

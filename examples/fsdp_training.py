@@ -22,7 +22,7 @@ def main():
     times = [tiny_model.measured_times(model) if rank == 0 else None]
     dist.broadcast_object_list(times)  # one description for all ranks, so that all make the same plans
 
-    balancer = Balancer("<1,1,1>", times=times[0], max_tokens=2048)
+    balancer = Balancer("tp1", times=times[0], max_tokens=2048)
     lengths = [len(sample) for sample in data]
     batches = BatchSampler(lengths, balancer, batch_size=BATCH_SIZE, ranks=ranks, rank=rank)
     loader = DataLoader(data, batch_sampler=batches, collate_fn=PackedCollate())

@@ -43,7 +43,7 @@ def main():
             accelerator_config={"even_batches": False}, average_tokens_across_devices=True)
         model = tiny_model.model()
         # Ranks must balance alike: times that were measured once, on one of them.
-        balancer = Balancer("<1,1,1>", times=sluice.StageTimes(a=20.0, b=30_000.0, c=2_000_000), max_tokens=2048)
+        balancer = Balancer("tp1", times=sluice.StageTimes(a=20.0, b=30_000.0, c=2_000_000), max_tokens=2048)
         data = [{"input_ids": sample} for sample in tiny_model.samples()]
         BalancedTrainer(model, arguments, train_dataset=data, balancer=balancer, batch_size=32).train()
 

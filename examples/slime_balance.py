@@ -6,7 +6,7 @@ With this file in PYTHONPATH, give the program the options
     --data-source-path slime_balance.DataSource          the rollout manager loads it
     --custom-megatron-init-path slime_balance.init       every rank of the trainer calls it
 
-"<4,1,1>" is how one data-parallel rank of the trainer computes: four tensor-parallel GPUs.
+"tp4" is how one data-parallel rank of the trainer computes: four tensor-parallel GPUs.
 """
 
 from miles.rollout.data_source import RolloutDataSourceWithBuffer
@@ -16,7 +16,7 @@ from sluice.integrations.slime import ScheduleByTime
 
 def schedule(args):
     one_step = args.use_dynamic_global_batch_size
-    return ScheduleByTime(Balancer("<4,1,1>", calibration="a800-7b"),
+    return ScheduleByTime(Balancer("tp4", calibration="a800-7b"),
                           global_batch_size=None if one_step else args.global_batch_size)
 
 
