@@ -1,6 +1,7 @@
 // The data that ranks exchange between two steps, and their common conclusions.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -18,6 +19,7 @@ namespace sluice::train {
 struct UpcomingStep {
   std::unique_ptr<run::PreparedStep> step;
   std::exception_ptr failure;
+  std::chrono::nanoseconds waited{};  // the time until it was ready
 };
 
 // One rank's contribution.

@@ -49,6 +49,12 @@ bool has_unsaved_steps(const run::RunOptions& options) {
          (options.worker_context && options.worker_context->membership.origin.step >= 0);
 }
 
+// The clock and counters at a step's start.
+struct StepStart {
+  steady_clock::time_point time = steady_clock::now();
+  int64_t unfused_attention_calls = ops::unfused_attention_calls();
+};
+
 }  // namespace
 
 class Trainer::Impl {
@@ -79,23 +85,29 @@ class Trainer::Impl {
   void try_longest();
   std::unique_ptr<run::StepSource> step_source();
   void train_steps();
+  std::unique_ptr<run::PreparedStep> first_step();
   UpcomingStep plan_next();
-  runtime::StepResult train(const run::PreparedStep& step);
   runtime::AdamW optimizer(int64_t step) const;
   int64_t predicted_ns(const run::PreparedStep& step) const;
-  report::StepRecord record_of(const run::PreparedStep& step, const runtime::StepResult& result);
-  void tell_speed(const run::PreparedStep& step, std::chrono::nanoseconds time,
+  report::StepRecord record_of(const run::PreparedStep& step, const runtime::StepResult& result,
+                               const StepStart& start);
+  void tell_speed(const run::PreparedStep& step, const StepStart& start, const UpcomingStep& upcoming,
                   report::StepRecord& record) const;
   void tell_of_policy(const runtime::StepResult& result, report::StepRecord& record) const;
   StepAgreement agree(const UpcomingStep& upcoming, const runtime::StepResult& result,
                       report::StepRecord& record);
-  void heed_nonfinite(const run::PreparedStep& step, const runtime::StepResult& result,
-                      const StepAgreement& agreement);
-  void heed_no_targets(const runtime::StepResult& result, int64_t step) const;
+  StragglerMonitor::Findings watch_devices(const run::PreparedStep& step, const runtime::StepResult& result,
+                                           const StepAgreement& agreement, report::StepRecord& record);
+  void write_report(const run::PreparedStep& step, const runtime::StepResult& result,
+                    const StragglerMonitor::Findings& found, const report::StepRecord& record);
+  void check_finite(const run::PreparedStep& step, const runtime::StepResult& result,
+                    const StepAgreement& agreement);
+  void warn_without_targets(const runtime::StepResult& result, int64_t step) const;
   void begin_snapshot(const run::RunState& state);
-  void seal_if_due(const run::PreparedStep& step, const StepAgreement& agreement, bool boundary,
-                   int64_t snapshot_ns);
-  bool finish_step(const run::PreparedStep& step, const StepAgreement& agreement);
+  void begin_snapshot_if_due(const run::PreparedStep& step, const StepAgreement& agreement, bool boundary,
+                             int64_t snapshot_ns);
+  bool evaluate_and_save(const run::PreparedStep& step, const StepAgreement& agreement);
+  void end_membership(std::optional<int> leaving_rank);
   void finish_save_under_way();
   run::RunState state_behind(int64_t steps, const std::optional<corpus::SamplerState>& sampler) const;
   run::RunState state_behind(const run::PreparedStep& last) const;
@@ -209,77 +221,95 @@ std::unique_ptr<run::StepSource> Trainer::Impl::step_source() {
                                                               run_.start().sampler(), config().train.steps));
 }
 
+// Each step, in its phases. Its data and its plan are prepared while the step before it runs.
 void Trainer::Impl::train_steps() {
-  std::unique_ptr<run::PreparedStep> step;
-  bool stop = false;
-  {
-    UpcomingStep first = plan_next();
-    report::StepRecord unused;
-    const StepAgreement agreement = agree(first, {}, unused);
-    if (agreement.failure) std::rethrow_exception(agreement.failure);
-    stop = agreement.stop;
-    step = std::move(first.step);
-  }
-  sampler_before_ = run_.start().state().sampler;
-  rollout_before_ = run_.start().state().rollout;
-  if (stop && run_.start().resumed().from_snapshot()) saver_->save_now(run_state_resumed());
-  if (step && !stop && run_.snapshot_replicas()) begin_snapshot(run_state_resumed());
-  while (step && !stop) {
-    const auto begin = steady_clock::now();
-    const int64_t unfused_before = ops::unfused_attention_calls();
-    const runtime::StepResult result = train(*step);
-    const auto trained = steady_clock::now();
+  for (std::unique_ptr<run::PreparedStep> step = first_step(); step != nullptr;) {
+    const StepStart start;
+    // Run: pull parameters, go forward and backward through the micro-batches, push gradients, update.
+    const runtime::StepResult result = acts_->train(*step, optimizer(step->plan.step));
+
+    // Plan: take the next step. Runs that learn from their own outputs generate its data here.
     UpcomingStep upcoming = plan_next();
-    // Runs that learn from their own outputs generate the next step's data here, between two steps.
-    const auto between = learns_from_corpora() ? steady_clock::duration{} : steady_clock::now() - trained;
-    report::StepRecord record = record_of(*step, result);
-    if (!is_finite(result)) ++skipped_;
-    if (skipped_ > 0) record.skipped_updates = skipped_;
-    record.unfused_attention = ops::unfused_attention_calls() - unfused_before;
-    if (std::exchange(snapshot_beside_, false))
-      record.snapshot_bytes = run_.snapshot_replicas()->sent_bytes();
+
+    // Agree: ranks merge their figures, and decide together how to go on.
+    report::StepRecord record = record_of(*step, result, start);
     const StepAgreement agreement = agree(upcoming, result, record);
-    tell_speed(*step, steady_clock::now() - begin - between, record);
-    const StragglerMonitor::Findings news =
-        straggler_monitor_->observe(*step, result, agreement.rank_statuses, record);
-    experts_->observe(record.step, result);
-    devices_->observe(record.step, result, agreement.rank_statuses);
-    notices_.reset();
-    reporter_->write(record);
-    reporter_->write(news.changes, record, step->graph, straggler_monitor_->slowdowns());
-    if (std::ranges::find(config().log.trace_steps, record.step) != config().log.trace_steps.end()) {
-      run::write_step_trace(run_.control(), acts_->traced(*step, result), config().log.dir,
-                            run_.options().membership_number());
-    }
-    heed_nonfinite(*step, result, agreement);
-    heed_no_targets(result, record.step);
-    const bool boundary = agreement.boundary || news.leaving_rank;
-    seal_if_due(*step, agreement, boundary, record.snapshot_ns);
-    stop = finish_step(*step, agreement);
-    if (boundary && !stop && !agreement.last) {
-      saver_->finish();
-      run_.snapshot_replicas()->wait();
-      if (news.leaving_rank == run_.rank()) run_.options().worker_context->memory->set_leaving();
-      run_.peers().end_membership(news.leaving_rank ? text("rank ", *news.leaving_rank, " leaves")
-                                                    : "others wait to join");
-    }
+    tell_speed(*step, start, upcoming, record);
+
+    // Check: devices, the report to the user, and the numbers.
+    const StragglerMonitor::Findings found = watch_devices(*step, result, agreement, record);
+    write_report(*step, result, found, record);
+    check_finite(*step, result, agreement);
+    warn_without_targets(result, record.step);
+
+    // Save: into peers' memory, evaluate, and write a checkpoint.
+    const bool boundary = agreement.boundary || found.leaving_rank;
+    begin_snapshot_if_due(*step, agreement, boundary, record.snapshot_ns);
+    if (evaluate_and_save(*step, agreement)) return;
+    if (boundary && !agreement.last) end_membership(found.leaving_rank);
     sampler_before_ = step->sampler_after;
     rollout_before_ = step->rollout_after;
     step = std::move(upcoming.step);
   }
 }
 
-UpcomingStep Trainer::Impl::plan_next() {
-  const auto planning = run_.activity().own("planning the next step");
-  try {
-    return {steps_->next(), nullptr};
-  } catch (...) {
-    return {nullptr, std::current_exception()};
+// The first step that is left; null: there is none, or the run is stopped already.
+std::unique_ptr<run::PreparedStep> Trainer::Impl::first_step() {
+  UpcomingStep first = plan_next();
+  report::StepRecord unused;
+  const StepAgreement agreement = agree(first, {}, unused);
+  if (agreement.failure) std::rethrow_exception(agreement.failure);
+  sampler_before_ = run_.start().state().sampler;
+  rollout_before_ = run_.start().state().rollout;
+  if (agreement.stop) {
+    if (run_.start().resumed().from_snapshot()) saver_->save_now(run_state_resumed());
+    return nullptr;
   }
+  if (first.step && run_.snapshot_replicas()) begin_snapshot(run_state_resumed());
+  return std::move(first.step);
 }
 
-runtime::StepResult Trainer::Impl::train(const run::PreparedStep& step) {
-  return acts_->train(step, optimizer(step.plan.step));
+UpcomingStep Trainer::Impl::plan_next() {
+  const auto planning = run_.activity().own("planning the next step");
+  const auto begin = steady_clock::now();
+  UpcomingStep upcoming;
+  try {
+    upcoming.step = steps_->next();
+  } catch (...) {
+    upcoming.failure = std::current_exception();
+  }
+  upcoming.waited = steady_clock::now() - begin;
+  return upcoming;
+}
+
+// Watches for slow ranks, and measures loads of experts and times of products, for later plans.
+StragglerMonitor::Findings Trainer::Impl::watch_devices(const run::PreparedStep& step,
+                                                        const runtime::StepResult& result,
+                                                        const StepAgreement& agreement,
+                                                        report::StepRecord& record) {
+  StragglerMonitor::Findings found =
+      straggler_monitor_->observe(step, result, agreement.rank_statuses, record);
+  experts_->observe(record.step, result);
+  devices_->observe(record.step, result, agreement.rank_statuses);
+  return found;
+}
+
+void Trainer::Impl::write_report(const run::PreparedStep& step, const runtime::StepResult& result,
+                                 const StragglerMonitor::Findings& found, const report::StepRecord& record) {
+  notices_.reset();
+  reporter_->write(record);
+  reporter_->write(found.changes, record, step.graph, straggler_monitor_->slowdowns());
+  if (std::ranges::find(config().log.trace_steps, record.step) == config().log.trace_steps.end()) return;
+  run::write_step_trace(run_.control(), acts_->traced(step, result), config().log.dir,
+                        run_.options().membership_number());
+}
+
+// The run goes on in another membership, without the leaving rank or with those that wait.
+void Trainer::Impl::end_membership(std::optional<int> leaving_rank) {
+  saver_->finish();
+  run_.snapshot_replicas()->wait();
+  if (leaving_rank == run_.rank()) run_.options().worker_context->memory->set_leaving();
+  run_.peers().end_membership(leaving_rank ? text("rank ", *leaving_rank, " leaves") : "others wait to join");
 }
 
 runtime::AdamW Trainer::Impl::optimizer(int64_t step) const {
@@ -317,15 +347,18 @@ int64_t Trainer::Impl::predicted_ns(const run::PreparedStep& step) const {
 }
 
 // Sets the figures that one rank knows by itself; agree() and the clock give the others.
-void Trainer::Impl::tell_speed(const run::PreparedStep& step, std::chrono::nanoseconds time,
-                               report::StepRecord& record) const {
-  record.time_ns = time.count();
+void Trainer::Impl::tell_speed(const run::PreparedStep& step, const StepStart& start,
+                               const UpcomingStep& upcoming, report::StepRecord& record) const {
+  // Data that a run generates by itself is no part of its step.
+  const std::chrono::nanoseconds between =
+      learns_from_corpora() ? std::chrono::nanoseconds{} : upcoming.waited;
+  record.time_ns = std::chrono::nanoseconds(steady_clock::now() - start.time - between).count();
   record.tokens_per_s = static_cast<double>(record.tokens) / (report::milliseconds(record.time_ns) / 1e3);
   record.mfu = cost::utilisation(model_flops_->of_plan(step.plan), record.time_ns, peak_flops_per_ns_);
 }
 
-report::StepRecord Trainer::Impl::record_of(const run::PreparedStep& step,
-                                            const runtime::StepResult& result) {
+report::StepRecord Trainer::Impl::record_of(const run::PreparedStep& step, const runtime::StepResult& result,
+                                            const StepStart& start) {
   report::StepRecord record = step.known;
   record.step = step.plan.step;
   if (!record.loss) record.loss = result.mean_loss();
@@ -358,6 +391,10 @@ report::StepRecord Trainer::Impl::record_of(const run::PreparedStep& step,
   record.host_overhead_ns = result.timing.overhead_ns();
   record.restarts = run_.options().membership_number();
   acts_->describe(step, result, record);
+  if (!is_finite(result)) ++skipped_;
+  if (skipped_ > 0) record.skipped_updates = skipped_;
+  record.unfused_attention = ops::unfused_attention_calls() - start.unfused_attention_calls;
+  if (std::exchange(snapshot_beside_, false)) record.snapshot_bytes = run_.snapshot_replicas()->sent_bytes();
   return record;
 }
 
@@ -387,8 +424,8 @@ StepAgreement Trainer::Impl::agree(const UpcomingStep& upcoming, const runtime::
 }
 
 // All ranks skipped the update of such a step, so the parameters are as good as before.
-void Trainer::Impl::heed_nonfinite(const run::PreparedStep& step, const runtime::StepResult& result,
-                                   const StepAgreement& agreement) {
+void Trainer::Impl::check_finite(const run::PreparedStep& step, const runtime::StepResult& result,
+                                 const StepAgreement& agreement) {
   skipped_in_row_ = is_finite(result) ? 0 : skipped_in_row_ + 1;
   if (skipped_in_row_ == 0) return;
   const int64_t number = step.plan.step;
@@ -413,7 +450,7 @@ void Trainer::Impl::heed_nonfinite(const run::PreparedStep& step, const runtime:
   });
 }
 
-void Trainer::Impl::heed_no_targets(const runtime::StepResult& result, int64_t step) const {
+void Trainer::Impl::warn_without_targets(const runtime::StepResult& result, int64_t step) const {
   // A batch may be unlucky: its sequences are cut before the tokens that count. The step
   // goes on, so that learning rate and sampler take the same course as without masks.
   if (result.targets > 0 || run_.rank() != 0) return;
@@ -428,8 +465,8 @@ void Trainer::Impl::begin_snapshot(const run::RunState& state) {
 }
 
 // If the run ends now, no snapshot is needed: the run is saved.
-void Trainer::Impl::seal_if_due(const run::PreparedStep& step, const StepAgreement& agreement, bool boundary,
-                                int64_t snapshot_ns) {
+void Trainer::Impl::begin_snapshot_if_due(const run::PreparedStep& step, const StepAgreement& agreement,
+                                          bool boundary, int64_t snapshot_ns) {
   run::SnapshotReplicas* replicas = run_.snapshot_replicas();
   if (replicas == nullptr || agreement.last || agreement.stop || agreement.failure) return;
   const int64_t done = step.plan.step + 1;
@@ -441,7 +478,7 @@ void Trainer::Impl::seal_if_due(const run::PreparedStep& step, const StepAgreeme
 // Whether the run must stop. A stop request may leave little time, so
 // saving comes first, and evaluation waits until the run continues. Ending
 // the run, here or in the upcoming step's planning, loses no finished step.
-bool Trainer::Impl::finish_step(const run::PreparedStep& step, const StepAgreement& agreement) {
+bool Trainer::Impl::evaluate_and_save(const run::PreparedStep& step, const StepAgreement& agreement) {
   saver_->advance(agreement.saves);
   const int64_t done = step.plan.step + 1;
   bool stop = agreement.stop;
