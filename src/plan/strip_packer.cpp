@@ -1,6 +1,7 @@
 #include "plan/strip_packer.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -17,9 +18,9 @@ using base::kMicro;
 using base::kMilli;
 
 // Trial::most_milli: the part of its pass that a sequence on several lanes may take.
-constexpr int64_t kMostMilli[] = {kMilli, 850, 700, 550};
+constexpr std::initializer_list<int64_t> kMostMilli = {kMilli, 850, 700, 550};
 // The first pass relative to an even one.
-constexpr int64_t kLongFirstMilli[] = {1'250, 1'500, 1'750};
+constexpr std::initializer_list<int64_t> kLongFirstMilli = {1'250, 1'500, 1'750};
 // Passes of several stages start with kEnds pairs of small ones. The
 // next numbers of passes to try are 1 ÷ kStepPart more and fewer.
 constexpr int kEnds = 2;
@@ -79,6 +80,41 @@ struct Shape {
   }
 };
 
+// A row of the header's table: values of knobs, tried in all combinations, the last knob's values fastest. A
+// knob without values stays as it is in the shape.
+struct Product {
+  std::vector<int> least_lanes = {};
+  std::vector<int64_t> most_milli = {};
+  std::vector<int64_t> first_milli = {};
+  std::vector<int64_t> forward_micro = {};
+  std::vector<bool> keeps_whole = {};
+
+  std::vector<Shape> of(const Shape& shape) const {
+    std::vector<Shape> shapes = {shape};
+    const auto multiply = [&](const auto& values, auto set) {
+      if (values.empty()) return;
+      std::vector<Shape> all;
+      for (const Shape& each : shapes) {
+        for (const auto value : values) set(all.emplace_back(each), value);
+      }
+      shapes = std::move(all);
+    };
+    multiply(least_lanes, [](Shape& each, int lanes) { each.trial.least_lanes = lanes; });
+    multiply(most_milli, [](Shape& each, int64_t milli) { each.trial.most_milli = milli; });
+    multiply(first_milli, [](Shape& each, int64_t milli) { each.first_milli = milli; });
+    multiply(forward_micro, [](Shape& each, int64_t micro) { each.forward_micro = micro; });
+    multiply(keeps_whole, [](Shape& each, bool whole) { each.trial.keeps_whole = whole; });
+    return shapes;
+  }
+};
+
+// 1, 2, 4 and so on, at most `most`.
+std::vector<int> doubled(int most) {
+  std::vector<int> values;
+  for (int value = 1; value <= most; value *= 2) values.push_back(value);
+  return values;
+}
+
 // The position of a pass if the last `pairs` pairs lie alternately in front and behind.
 int place_of(int pass, int passes, int pairs) {
   const int from_last = passes - 1 - pass;
@@ -113,14 +149,6 @@ class StripPacker {
   bool fill_stages(Shape shape);
   std::vector<int64_t> longest_ns(int passes);
   bool run(int passes);
-  // One choice of knobs for a search.
-  struct Round {
-    int least_lanes = 1;
-    int64_t most_milli = kMilli;
-    bool stacks = false;
-    bool last_resort = false;  // only while no trial holds all
-  };
-  std::vector<Round> rounds_together() const;
   Found find_together(Shape shape);
   void level_from(Filling filling, const Shape& shape, Found& found);
   void consider_levelled(Found found);
@@ -231,11 +259,10 @@ bool StripPacker::fill_stages(Shape shape) {
 
 // Whether so many passes hold all sequences.
 bool StripPacker::run(int passes) {
-  Shape shape{.passes = passes, .longest_ns = longest_ns(passes), .trial = {}};
+  const Shape shape{.passes = passes, .longest_ns = longest_ns(passes), .trial = {}};
   Found found = find_together(shape);
-  for (const int64_t first_milli : kLongFirstMilli) {
-    shape.first_milli = first_milli;
-    if (passes > 1 && found.end_ns > packing_.options.enough_ns) search(shape, found);
+  for (const Shape& longer : Product{.first_milli = kLongFirstMilli}.of(shape)) {
+    if (passes > 1 && found.end_ns > packing_.options.enough_ns) search(longer, found);
   }
   if (found.end_ns == kNever) return false;
   consider(found.filling);
@@ -245,34 +272,25 @@ bool StripPacker::run(int passes) {
   return true;
 }
 
-// The phase "together" of the header's table, in order. On few lanes a
-// sequence may never end in time, so larger least_lanes are a last resort.
-std::vector<StripPacker::Round> StripPacker::rounds_together() const {
-  std::vector<Round> rounds;
-  const bool staged = scheme_.scheme().pp > 1;
-  const int most_least = staged && !few() ? 1 : packing_.node_lanes;
-  for (int least = 1; least <= std::max(most_least, packing_.lanes()); least *= 2)
-    rounds.push_back({.least_lanes = least, .last_resort = least > most_least});
-  if (staged || packing_.lanes() == 1 || !packing_.options.seeds.has(Seed::kStacks)) return rounds;
-  for (const int64_t most_milli : kMostMilli)
-    rounds.push_back({.most_milli = most_milli, .stacks = !shares()});
-  return rounds;
-}
-
-// Limits only the sum of forwards and backwards.
+// Limits only the sum of forwards and backwards. On few lanes a sequence
+// may never end in time, so larger least_lanes are a last resort.
 StripPacker::Found StripPacker::find_together(Shape shape) {
   Found found;
-  const bool spans_nodes = scheme_.scheme().pp == 1 && packing_.lanes() > packing_.node_lanes;
-  for (const Round& round : rounds_together()) {
-    if (round.last_resort && found.end_ns != kNever) continue;
-    shape.trial.least_lanes = round.least_lanes;
-    shape.trial.most_milli = round.most_milli;
-    shape.trial.stacks = round.stacks;
-    shape.trial.keeps_whole = false;
-    search(shape, found);
-    shape.trial.keeps_whole = true;
-    if (spans_nodes) search(shape, found);
+  const bool staged = scheme_.scheme().pp > 1;
+  const int most_least = staged && !few() ? 1 : packing_.node_lanes;
+  std::vector<bool> keeps_whole = {false};
+  if (!staged && packing_.lanes() > packing_.node_lanes) keeps_whole.push_back(true);
+  const Product lanes{.least_lanes = doubled(std::max(most_least, packing_.lanes())),
+                      .keeps_whole = keeps_whole};
+  for (const Shape& each : lanes.of(shape)) {
+    const bool last_resort = each.trial.least_lanes > most_least;
+    const bool fewer_held = found.end_ns != kNever && found.shape.trial.least_lanes < each.trial.least_lanes;
+    if (!last_resort || !fewer_held) search(each, found);
   }
+  if (staged || packing_.lanes() == 1 || !packing_.options.seeds.has(Seed::kStacks)) return found;
+  shape.trial.stacks = !shares();
+  const Product parts{.most_milli = kMostMilli, .keeps_whole = keeps_whole};
+  for (const Shape& each : parts.of(shape)) search(each, found);
   return found;
 }
 
@@ -296,10 +314,10 @@ void StripPacker::consider_levelled(Found found) {
   Shape shape = found.shape;
   shape.trial.most_milli = kMilli;
   shape.trial.spreads = true;
-  for (int least = 1; spread && least <= packing_.lanes(); least *= 2) {
-    shape.trial.least_lanes = least;
-    if (strip_.fill(shape.of(found.end_ns + found.end_ns / kNearPart)))
-      level_from(strip_.filling(), shape, found);
+  const Product lanes{.least_lanes = doubled(packing_.lanes())};
+  for (const Shape& each : spread ? lanes.of(shape) : std::vector<Shape>{}) {
+    if (strip_.fill(each.of(found.end_ns + found.end_ns / kNearPart)))
+      level_from(strip_.filling(), each, found);
   }
   consider(found.filling);
 }
@@ -310,14 +328,9 @@ void StripPacker::consider_apart(Found found) {
   low_ns_ = found.end_ns;  // approximate: a smaller end is unlikely
   found.end_ns = found.filling.end_ns(true);
   found.shape.trial.apart = true;
-  for (const int64_t most_milli : kMostMilli) {
-    for (const int64_t forward : {of_found, forward_micro_, (of_found + forward_micro_) / 2}) {
-      Shape shape = found.shape;
-      shape.trial.most_milli = most_milli;
-      shape.forward_micro = forward;
-      search(shape, found);
-    }
-  }
+  const Product product{.most_milli = kMostMilli,
+                        .forward_micro = {of_found, forward_micro_, (of_found + forward_micro_) / 2}};
+  for (const Shape& each : product.of(found.shape)) search(each, found);
   int64_t step = kForwardStepMicro;
   for (int steps = 0; steps < kForwardSteps;) {
     const auto moved = [&](int64_t by) {
