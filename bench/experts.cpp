@@ -30,6 +30,7 @@
 #include "session/candidates.h"
 #include "study/deepspeed.h"
 #include "study/megatron.h"
+#include "study/rival_traits.h"
 
 namespace {
 
@@ -118,9 +119,7 @@ double gathering_ns(const plan::Planner& planner, const std::vector<std::vector<
 
 // The mean step if no product hides travel.
 double waiting_ns(const plan::Planner& planner, const std::vector<std::vector<int64_t>>& batches) {
-  cost::CostModel::Options costs = planner.cost().options();
-  costs.fsdp_traits.dispatch_waits = true;
-  return mean_ns(planner.options(), planner.cost().with(std::move(costs)), batches);
+  return mean_ns(planner.options(), study::with_traits(planner.cost(), {.dispatch_waits = true}), batches);
 }
 
 struct Rival {

@@ -21,6 +21,7 @@
 #include "plan/propose.h"
 #include "report/time_shares.h"
 #include "schedule/pipeline_schedule.h"
+#include "study/rival_traits.h"
 
 namespace {
 
@@ -92,17 +93,12 @@ int64_t best_one_f_one_b_ns(schedule::PipelineLoad load) {
   return std::min(best_ns, schedule::schedule_pipeline(load).makespan_ns);
 }
 
-cost::CostModel with_one_backward(cost::CostModel::Options options) {
-  options.backward_cells = cost::BackwardCells::kOne;
-  return cost::CostModel(std::move(options));
-}
-
 class Measured {
  public:
   Measured(const Case& c, const cost::CostModel::Options& options)
       : gpus_(c.gpus),
         cost_(options),
-        one_backward_(with_one_backward(options)),
+        one_backward_(study::one_backward_cell(cost_)),
         table_(model::parameter_table(options.model)) {}
 
   void add(const strategy::StepPlan& plan) {

@@ -434,7 +434,7 @@ void print_acting(const std::string& folder) {
       paces[static_cast<size_t>(batch) % 8] = 200;
       alike += static_cast<double>(graph.makespan_ns);
       unplanned += static_cast<double>(graph::makespan_at(graph, half));
-      const plan::Planner planner = session::planner_with_slowdowns(priced, paces);
+      const plan::Planner planner = session::decorated(priced, session::slow_rank_candidates(paces));
       planned += static_cast<double>(
           graph::build(planner.plan(batch, sequences), table, planner.cost(), 8).makespan_ns);
     }

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "cost/shipped.h"
+#include "study/rival_traits.h"
 #include "study/test_inputs.h"
 
 namespace sluice::study {
@@ -27,7 +28,7 @@ TEST(Hydraulis, PlansWithoutLanesAndWithBothTieRules) {
     for (const strategy::PipelinePlan& pipeline : step.plan.pipelines) {
       EXPECT_EQ(pipeline.pipeline.scheme.cp, 1);
     }
-    EXPECT_EQ(system->cost().options().backward_cells, cost::BackwardCells::kOne);
+    EXPECT_TRUE(traits_of(system->cost()).one_backward_cell);
   }
 }
 

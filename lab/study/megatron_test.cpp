@@ -6,6 +6,7 @@
 #include "graph/build.h"
 #include "model/parameters.h"
 #include "model/test_outline.h"
+#include "study/rival_traits.h"
 #include "study/test_inputs.h"
 
 namespace sluice::study {
@@ -32,7 +33,7 @@ TEST(Megatron, RunsOneStrategyForEveryBatch) {
 TEST(Megatron, BackwardIsOneCell) {
   const SystemInputs inputs = test_inputs();
   const auto system = make_megatron(inputs);
-  EXPECT_EQ(system->cost().options().backward_cells, cost::BackwardCells::kOne);
+  EXPECT_TRUE(traits_of(system->cost()).one_backward_cell);
   const SystemStep done = system->step(0, test_sequences(test_lengths(3, inputs.context_length)));
   const graph::StepGraph graph = graph::build(done.plan, model::parameter_table(inputs.cost.options().model),
                                               system->cost(), inputs.world_size);

@@ -1,14 +1,38 @@
 #include "study/rival_traits.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
+#include "cost/execution.h"
 #include "cost/fsdp_cost.h"
 #include "cost/measured_passes.h"
 #include "model/program.h"
 
 namespace sluice::study {
 namespace {
+
+// Prices of passes as a program with these traits runs them.
+class RivalExecution : public cost::Execution {
+ public:
+  explicit RivalExecution(const RivalTraits& traits) : traits_(traits) {}
+
+  bool defers_weight_gradients() const override { return !traits_.one_backward_cell; }
+  int repeated_forwards() const override { return traits_.repeats_forward ? 1 : 0; }
+  int parameter_holders(const strategy::Scheme& scheme) const override {
+    return traits_.holds_whole ? 1 : scheme.fsdp;
+  }
+  bool gathers_in_passes() const override { return !traits_.keeps_gathered; }
+  bool sums_in_runs() const override { return !traits_.sums_in_ring; }
+  bool keeps_dispatched() const override { return traits_.keeps_dispatched; }
+  cost::Wide exposed_dispatch(cost::Wide moving, cost::Wide products) const override {
+    return traits_.dispatch_waits ? moving : Execution::exposed_dispatch(moving, products);
+  }
+  const RivalTraits& traits() const { return traits_; }
+
+ private:
+  RivalTraits traits_;
+};
 
 // Bytes that a token's input of each layer takes on one of tp·pp ranks.
 int64_t inputs_bytes(const cost::CostModel::Options& options, int64_t blocks, int tp) {
@@ -17,15 +41,25 @@ int64_t inputs_bytes(const cost::CostModel::Options& options, int64_t blocks, in
 
 }  // namespace
 
-cost::CostModel one_backward_cell(const cost::CostModel& cost) {
+RivalTraits traits_of(const cost::CostModel& cost) {
+  const auto* rival = dynamic_cast<const RivalExecution*>(cost.options().execution.get());
+  return rival == nullptr ? RivalTraits{} : rival->traits();
+}
+
+cost::CostModel with_traits(const cost::CostModel& cost, const RivalTraits& traits) {
   cost::CostModel::Options options = cost.options();
-  options.backward_cells = cost::BackwardCells::kOne;
+  options.execution = std::make_shared<RivalExecution>(traits);
   return cost.with(std::move(options));
+}
+
+cost::CostModel one_backward_cell(const cost::CostModel& cost) {
+  RivalTraits traits = traits_of(cost);
+  traits.one_backward_cell = true;
+  return with_traits(cost, traits);
 }
 
 cost::CostModel full_recompute(const cost::CostModel& cost) {
   cost::CostModel::Options options = cost.options();
-  options.repeat_forward = true;
   const model::Program& program = cost.program();
   const int64_t blocks = program.blocks().size();
   int64_t transient = 0;
@@ -47,7 +81,9 @@ cost::CostModel full_recompute(const cost::CostModel& cost) {
     }
   }
   options.memory.transient_bytes_per_token += transient;
-  return cost.with(std::move(options));
+  RivalTraits traits = traits_of(cost);
+  traits.repeats_forward = true;
+  return with_traits(cost.with(std::move(options)), traits);
 }
 
 const char* name_of(Sharding sharding) {
@@ -82,24 +118,24 @@ std::vector<int> expert_degrees(const model::Model& model, int lanes) {
 }
 
 cost::CostModel sharded_cost(const cost::CostModel& cost, Sharding sharding, bool recompute, int world_size) {
-  cost::CostModel::Options options = (recompute ? full_recompute(cost) : cost).options();
-  options.backward_cells = cost::BackwardCells::kOne;
-  options.fsdp_traits.sums_in_ring = true;
-  options.fsdp_traits.keeps_gathered = sharding == Sharding::kZero2;
-  options.fsdp_traits.holds_whole = sharding == Sharding::kZero1;
-  options.fsdp_traits.keeps_dispatched = true;
+  const cost::CostModel kept = recompute ? full_recompute(cost) : cost;
+  RivalTraits traits = traits_of(kept);
+  traits.one_backward_cell = traits.sums_in_ring = traits.keeps_dispatched = true;
+  traits.keeps_gathered = sharding == Sharding::kZero2;
+  traits.holds_whole = sharding == Sharding::kZero1;
+  cost::CostModel::Options options = kept.options();
   if (sharding == Sharding::kHsdp)
     options.memory.owner_bytes_per_parameter *= std::max(1, world_size / options.topology.node_ranks());
-  return cost.with(std::move(options));
+  return with_traits(cost.with(std::move(options)), traits);
 }
 
 int64_t gather_once_ns(Sharding sharding, const published::GroupProgram& program,
                        const cost::CostModel& cost) {
   if (sharding != Sharding::kZero2) return 0;
-  cost::CostModel::Options options = cost.options();
-  options.fsdp_traits.keeps_gathered = false;
+  RivalTraits traits = traits_of(cost);
+  traits.keeps_gathered = false;
   const strategy::FsdpRuns runs = strategy::fsdp_runs(program.scheme, options.topology);
-  const cost::FsdpCost gathering(cost.with(std::move(options)), program.scheme, runs);
+  const cost::FsdpCost gathering(with_traits(cost, traits), program.scheme, runs);
   int64_t longest_ns = 0;
   for (int stage = 0; stage < program.scheme.pp; ++stage) {
     const base::Interval run = cost.stage_run(program.scheme, stage);

@@ -10,6 +10,30 @@
 
 namespace sluice::study {
 
+// What other programs do in their passes and our runtime does not.
+struct RivalTraits {
+  // The weight gradient is part of the backward cell, as in plain 1F1B.
+  bool one_backward_cell = false;
+  // The backward pass runs the layers' forward pass again.
+  bool repeats_forward = false;
+  // Reduce-scatters go round a ring of all lanes, each adding its own gradients, as all-gathers do. Gradients
+  // cross each adapter once between nodes, but are summed in the ring's order.
+  bool sums_in_ring = false;
+  // Parameters are gathered once a step, outside passes, and stay whole (ZeRO-2).
+  bool keeps_gathered = false;
+  // Each lane holds whole all parameters that EP does not divide, and sums their gradients once, after all
+  // passes (data parallelism with optimizer states sharded by ZeRO-1).
+  bool holds_whole = false;
+  // All activations of rows that travelled to experts stay until the backward, so the rows travel once.
+  bool keeps_dispatched = false;
+  // Rows travel to experts and back before and after their products, not beside other chunks' products.
+  bool dispatch_waits = false;
+};
+
+// A cost model's traits, and the same costs for a program with other ones.
+RivalTraits traits_of(const cost::CostModel& cost);
+cost::CostModel with_traits(const cost::CostModel& cost, const RivalTraits& traits);
+
 // The same costs for plain 1F1B: input and weight gradient in one cell.
 cost::CostModel one_backward_cell(const cost::CostModel& cost);
 

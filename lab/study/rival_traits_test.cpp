@@ -39,6 +39,21 @@ TEST(RivalTraits, EveryStageOfZeroHoldsMore) {
   EXPECT_LT(published::capacity_tokens(program, 1, copied, 16), held);
 }
 
+TEST(RivalTraits, StayUnderOtherPricesAndConditions) {
+  const cost::CostModel cost = test_inputs().cost;
+  EXPECT_FALSE(traits_of(cost).one_backward_cell);
+  const cost::CostModel rival = one_backward_cell(with_traits(cost, {.dispatch_waits = true}));
+  for (const cost::CostModel& same :
+       {rival, rival.under({.recompute_permille = 1000}), rival.with(rival.options())}) {
+    EXPECT_TRUE(traits_of(same).one_backward_cell);
+    EXPECT_TRUE(traits_of(same).dispatch_waits);
+    EXPECT_EQ(same.cell_times({.pp = 2}, cost::CellKind::kBackwardWeight, {0, 1}), cost::Quadratic{});
+  }
+  // Rows that wait for travel take all of its time; the runtime's take what their products do not hide.
+  EXPECT_EQ(rival.options().execution->exposed_dispatch(80, 100), 80);
+  EXPECT_EQ(cost.options().execution->exposed_dispatch(80, 100), 20);
+}
+
 TEST(RivalTraits, OnlyZero2GathersOutsideItsPasses) {
   const cost::CostModel published(cost::shipped("a800-13b").options);
   for (const Sharding sharding : {Sharding::kZero1, Sharding::kZero2, Sharding::kZero3}) {

@@ -115,7 +115,7 @@ int64_t CostModel::decode_ns(const strategy::Scheme& scheme, base::Interval run,
     const int64_t rows = kind + 1 == kinds.size() ? work.sampled_rows : work.rows;
     sum += count[kind] * cost::decode_ns(kinds[kind].decode, work, rows, windowed);
   }
-  return sum * pace_percent_ / 100;
+  return sum * conditions_.slowed_percent / 100;
 }
 
 const SchemeTimes* CostModel::published(const strategy::Scheme& scheme) const {
@@ -157,14 +157,14 @@ int64_t CostModel::expert_imbalance_percent(const strategy::Scheme& scheme) cons
 // Times of one kind of cell alone, with all weight gradients in kBackwardWeight. REQUIRES: kind != kBackward.
 Quadratic CostModel::own_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const {
   Quadratic priced = priced_times(scheme, kind, run);
-  if (narrow_) priced = narrowed_times(priced, scheme, kind, run);
+  if (low_precision_gemms() != nullptr) priced = narrowed_times(priced, scheme, kind, run);
   if (scheme.ep > 1) priced += divided_times(scheme, kind, run);
   if (branches()) {
-    const Quadratic attended = priced.share(attended_ppm_, kWhole);
+    const Quadratic attended = priced.share(conditions_.attended_ppm, Conditions::kWhole);
     priced.a = attended.a;
     priced.a_windowed = attended.a_windowed;
   }
-  return pace_percent_ == 100 ? priced : priced.share(pace_percent_, 100);
+  return conditions_.slowed_percent == 100 ? priced : priced.share(conditions_.slowed_percent, 100);
 }
 
 // The same without low precision, EP, branches and slowdown.
@@ -195,17 +195,18 @@ bool CostModel::knows(base::GemmFormat format, const strategy::Scheme& scheme) c
 // The run's times with those of low-precision layers in place of their full-precision ones.
 Quadratic CostModel::narrowed_times(Quadratic times, const strategy::Scheme& scheme, CellKind kind,
                                     base::Interval run) const {
-  if (!knows(narrow_->format, scheme)) return times;
+  const strategy::LowPrecisionGemms& gemms = *low_precision_gemms();
+  if (!knows(gemms.format, scheme)) return times;
   if (kind != CellKind::kForward) run = program().walked_back(run);
   Quadratic OperationTimes::*const of_cell = kind == CellKind::kForward ? &OperationTimes::forward
                                              : kind == CellKind::kBackwardInput
                                                  ? &OperationTimes::backward_input
                                                  : &OperationTimes::backward_weight;
-  for (const int layer : narrow_->layers) {
+  for (const int layer : gemms.layers) {
     const int64_t position = program().blocks().begin + layer;
     if (position < run.begin || position >= run.end) continue;
     const KindCost& own = kind_cost(scheme, position);
-    const Quadratic narrow = own.low_precision.at(narrow_->format).*of_cell, wide = own.times.*of_cell;
+    const Quadratic narrow = own.low_precision.at(gemms.format).*of_cell, wide = own.times.*of_cell;
     const bool windowed = program().kind_at(position).work().window > 0;
     (windowed ? times.a_windowed : times.a) += narrow.a - wide.a;
     times.b += narrow.b - wide.b;
@@ -231,8 +232,8 @@ Quadratic CostModel::divided_times(const strategy::Scheme& scheme, CellKind kind
   const int64_t busiest = expert_imbalance_percent(scheme);
   if (kind == CellKind::kBackwardWeight) return {0, narrow(weight * (busiest - 100) / 100)};
   const bool backward = kind == CellKind::kBackwardInput;
-  const bool keeps_travelled = options().fsdp_traits.keeps_dispatched;
-  const int64_t kept_percent = !policy_.keeps_dispatched() ? 0 : keeps_travelled ? busiest : 100;
+  const bool keeps_travelled = options().execution->keeps_dispatched();
+  const int64_t kept_percent = !policy().keeps_dispatched() ? 0 : keeps_travelled ? busiest : 100;
   const Wide again = backward ? forward * 2 / 3 * (busiest - kept_percent) / 100 : 0;
   const Wide once = backward ? of_run(sums.visited_input) : forward;
   const strategy::Topology& topology = options().topology;
@@ -242,9 +243,7 @@ Quadratic CostModel::divided_times(const strategy::Scheme& scheme, CellKind kind
   const Wide moving = Wide{backward && !keeps_travelled ? travel.backward : travel.forward} * layers;
   const Wide hides = (once + (backward ? weight : 0)) * busiest / 100 + again;
   const Wide more = once * (busiest - 100) / 100 + again;
-  const Wide shown = options().fsdp_traits.dispatch_waits
-                         ? moving
-                         : moving / kUsualDispatchChunks + std::max<Wide>(0, moving - hides);
+  const Wide shown = options().execution->exposed_dispatch(moving, hides);
   return {0, narrow(more + shown), layers * (kUsualDispatchChunks + 2) * travel.latency_ns};
 }
 
@@ -266,15 +265,14 @@ Quadratic CostModel::cell_times(const strategy::Scheme& scheme, CellKind kind, b
     Quadratic both = cell_times(scheme, CellKind::kBackwardInput, run);
     return both += cell_times(scheme, CellKind::kBackwardWeight, run);
   }
-  const bool one_cell = options().backward_cells == BackwardCells::kOne;
+  const bool one_cell = !options().execution->defers_weight_gradients();
   if (one_cell && kind == CellKind::kBackwardWeight) return {};
   Quadratic times = own_times(scheme, kind, run);
   if (kind != CellKind::kBackwardInput) return times;
   if (one_cell) times += own_times(scheme, CellKind::kBackwardWeight, run);
-  if (options().repeat_forward) {
+  for (int again = 0; again < options().execution->repeated_forwards(); ++again)
     times += own_times(scheme, CellKind::kForward, program().blocks_in(program().walked_back(run)));
-  }
-  if (policy_.recomputes()) times += recompute_times(scheme, run);
+  if (policy().recomputes()) times += recompute_times(scheme, run);
   return times;
 }
 
@@ -295,7 +293,7 @@ bool MemoryModel::code_moments() {
 }
 
 int64_t CostModel::recomputed_blocks(base::Interval blocks) const {
-  if (!policy_.recomputes_some()) return policy_.recomputes() ? blocks.size() : 0;
+  if (!policy().recomputes_some()) return policy().recomputes() ? blocks.size() : 0;
   int64_t count = 0;
   for (int64_t position = blocks.begin; position < blocks.end; ++position)
     count += recomputes(position) ? 1 : 0;
@@ -372,7 +370,7 @@ int64_t CostModel::keys_made_again(const strategy::Scheme& scheme, CellKind kind
     const Wide forward = kind_cost(scheme, position).times.forward.b;
     sum += forward * made / program().kind_at(position).work().products;
   }
-  return narrow((kind == CellKind::kForward ? sum : 3 * sum) * pace_percent_ / 100);
+  return narrow((kind == CellKind::kForward ? sum : 3 * sum) * conditions_.slowed_percent / 100);
 }
 
 namespace {
@@ -394,7 +392,7 @@ RingTimes CostModel::ring_times(const strategy::Scheme& scheme, CellKind kind, b
   SLUICE_ASSERT(kind != CellKind::kBackward, "a ring's transfers belong to the input gradient");
   if (kind == CellKind::kBackwardWeight) return {};
   if (kind == CellKind::kBackwardInput) run = program().walked_back(run);
-  const int64_t blocks = kind == CellKind::kForward ? 1 : options().repeat_forward ? 3 : 2;
+  const int64_t blocks = kind == CellKind::kForward ? 1 : 2 + options().execution->repeated_forwards();
   const BlockCounts counts = counts_of(run);
   const base::Interval blocks_of_run = program().blocks_in(run);
   const int64_t sharers = level == 0 ? 1 : nic_sharers(scheme.tp);

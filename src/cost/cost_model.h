@@ -17,6 +17,7 @@
 #include "cost/cell_kind.h"
 #include "cost/decode_cost.h"
 #include "cost/exchange_set.h"
+#include "cost/execution.h"
 #include "cost/link_times.h"
 #include "cost/published_table.h"
 #include "cost/quadratic.h"
@@ -47,29 +48,6 @@ struct KindCost {
   DecodeCost decode = {};
   std::map<base::GemmFormat, OperationTimes> low_precision = {};  // for blocks, in known formats
   bool operator==(const KindCost&) const = default;
-};
-
-// Whether the weight gradient is a cell of its own (kSplit) or part of the backward cell as in plain 1F1B
-// (kOne). With kOne the backward cell is kBackwardInput; kBackwardWeight takes no time and holds nothing.
-enum class BackwardCells : uint8_t { kSplit, kOne };
-
-// Traits of other programs' parameter sharing (ZeRO, FSDP), for comparison. Our runtime has none of them.
-struct FsdpTraits {
-  // Reduce-scatters go round a ring of all lanes, each adding its own gradients, as all-gathers do. Gradients
-  // cross each adapter once between nodes, but are summed in the ring's order.
-  bool sums_in_ring = false;
-  // Parameters are gathered once a step, outside passes, and stay whole (ZeRO-2).
-  bool keeps_gathered = false;
-  // Each lane holds whole all parameters that EP does not divide, and sums their gradients once, after all
-  // passes (data parallelism with optimizer states sharded by ZeRO-1).
-  bool holds_whole = false;
-  // All activations of rows that travelled to experts stay until the backward, so the rows travel once.
-  bool keeps_dispatched = false;
-  // Rows travel to experts and back before and after their products, not beside other chunks' products.
-  bool dispatch_waits = false;
-  // Measured time that a pass takes besides if its share groups lie on several nodes (measured_passes.h).
-  int64_t pass_ns = 0;
-  bool operator==(const FsdpTraits&) const = default;
 };
 
 struct MemoryModel {
@@ -113,7 +91,32 @@ struct MemoryModel {
   bool operator==(const MemoryModel&) const = default;
 };
 
-// A model on a machine, under a memory policy. Cheap to copy; thread-safe. Filled from calibration.json
+// The conditions under which a cost model prices passes, as one value.
+struct Conditions {
+  static constexpr int64_t kWhole = 1'000'000;
+  strategy::MemoryPolicy policy = {};  // for micro-batches that name none
+  // Of a pipeline's ranks. Computation takes so many hundredths of the time; transfers, copies and updates
+  // take as long as before.
+  int slowed_percent = 100;
+  int64_t memory_bytes = 0;                                               // 0: the memory model's
+  std::shared_ptr<const strategy::LowPrecisionGemms> low_precision = {};  // null: none
+  // Of sequences with branches, priced by their lengths alone: their attention takes so many millionths of
+  // that of plain sequences. They work on copies, as lanes on a ring do.
+  int64_t attended_ppm = kWhole;
+
+  Conditions with(const strategy::MemoryPolicy& other) const {
+    Conditions conditions = *this;
+    conditions.policy = other;
+    return conditions;
+  }
+  // On a pipeline's ranks: their slowdown, memory and low-precision GEMMs.
+  Conditions on(const strategy::Pipeline& pipeline) const {
+    return {policy, pipeline.priced_percent(), pipeline.device.memory_bytes, pipeline.device.low_precision,
+            attended_ppm};
+  }
+};
+
+// A model on a machine, under conditions. Cheap to copy; thread-safe. Filled from calibration.json
 // (cost/calibration.h).
 class CostModel {
  public:
@@ -135,20 +138,18 @@ class CostModel {
     strategy::Topology topology;  // has as many larger groups of nodes as `beyond`
     // A published table: its rows replace kinds_by_tp, and a scheme without a row cannot be planned.
     SchemeTable scheme_times;
-    // Traits of other systems that are compared with this one; calibration files do not hold them.
-    BackwardCells backward_cells = BackwardCells::kSplit;
-    FsdpTraits fsdp_traits;
-    ExchangeSet exchanges;                     // planners choose from these
-    model::KindTimes cut_times;                // by which stages are cut (cost/cut_stages.h)
+    // How the program that is priced runs passes; calibration files do not hold it. Never null.
+    std::shared_ptr<const Execution> execution = own_execution();
+    // Measured time that a pass takes besides if its FSDP groups lie on several nodes (measured_passes.h).
+    int64_t measured_pass_ns = 0;
+    ExchangeSet exchanges;       // planners choose from these
+    model::KindTimes cut_times;  // by which stages are cut (cost/cut_stages.h)
     std::optional<base::Interval> trunk = {};  // the operations that are computed (model::Program::trunk)
     // For lanes that divide experts: the expert slots of a lane beyond its even part of the experts
     // (strategy/expert_placement.h); and, by the number of lanes, the load of the busiest lane in percent of
     // the mean. A number that is not listed has kExpertImbalancePercent.
     int redundant_experts = 0;
     std::map<int, int> expert_imbalance_percent = {};
-    // The backward pass runs the layers' forward pass again, with its exchange. The bytes above already say
-    // what is kept between the passes.
-    bool repeat_forward = false;
 
     // The link between ranks that meet on this level of the topology.
     const LinkTimes& link(int level) const {
@@ -160,53 +161,37 @@ class CostModel {
   const model::Program& program() const { return figures_->program; }
   int64_t window() const { return options().model.window(); }  // Work is counted with it
 
-  // The same machine and model under another policy, which holds for micro-batches that name none.
-  CostModel under(const strategy::MemoryPolicy& policy) const {
+  // Whatever is priced beside the machine and the model. A derived model has all of it.
+  const Conditions& conditions() const { return conditions_; }
+  CostModel under(Conditions conditions) const {
     CostModel model = *this;
-    model.policy_ = policy;
+    model.conditions_ = std::move(conditions);
     return model;
   }
-  const strategy::MemoryPolicy& policy() const { return policy_; }
-  // The same on ranks whose computation takes so many hundredths of the time. Transfers, copies and updates
-  // take as long as before.
-  CostModel slowed(int pace_percent) const {
-    CostModel model = *this;
-    model.pace_percent_ = pace_percent;
-    return model;
-  }
-  // The same on a pipeline's ranks: with their slowdown, memory and low-precision GEMMs.
-  CostModel on(const strategy::Pipeline& pipeline) const {
-    CostModel model = slowed(pipeline.priced_percent());
-    model.memory_bytes_ = pipeline.device.memory_bytes;
-    model.narrow_ = pipeline.device.low_precision;
-    return model;
-  }
+  CostModel under(const strategy::MemoryPolicy& policy) const { return under(conditions_.with(policy)); }
+  CostModel on(const strategy::Pipeline& pipeline) const { return under(conditions_.on(pipeline)); }
+  const strategy::MemoryPolicy& policy() const { return conditions_.policy; }
   // Null: all products have the run's own precision.
-  const strategy::LowPrecisionGemms* low_precision_gemms() const { return narrow_.get(); }
+  const strategy::LowPrecisionGemms* low_precision_gemms() const { return conditions_.low_precision.get(); }
   // Whether the times of blocks with products in this format are known under the scheme's TP degree.
   bool knows(base::GemmFormat format, const strategy::Scheme& scheme) const;
   // The device memory that a rank may use.
-  int64_t device_bytes() const { return memory_bytes_ > 0 ? memory_bytes_ : options().memory.device_bytes; }
-  // The same for sequences with branches, priced by their lengths alone: their attention takes `attended_ppm`
-  // millionths of that of plain sequences. They work on copies, as lanes on a ring do.
-  CostModel branching(int64_t attended_ppm) const {
-    CostModel model = *this;
-    model.attended_ppm_ = attended_ppm;
-    return model;
+  int64_t device_bytes() const {
+    return conditions_.memory_bytes > 0 ? conditions_.memory_bytes : options().memory.device_bytes;
   }
-  bool branches() const { return attended_ppm_ != kWhole; }
+  bool branches() const { return conditions_.attended_ppm != Conditions::kWhole; }
   // Whether the policy recomputes the block at `position`; how many of `blocks` it recomputes.
-  bool recomputes(int64_t position) const { return policy_.recomputes(position - program().blocks().begin); }
+  bool recomputes(int64_t position) const { return policy().recomputes(position - program().blocks().begin); }
   int64_t recomputed_blocks(base::Interval blocks) const;
-  // Another machine or model under the same policy.
+  // Another machine or model under the same conditions.
   CostModel with(Options options) const;
   // Whether input and weight gradient are cells of their own. Memory policies run them at once, because a
   // deferred weight gradient keeps what they want to free. EP and rings of latent keys do, too: a lane has
   // other lanes' rows only during the input gradient.
   bool splits_backward(const strategy::Scheme& scheme) const {
     const bool narrow_rings = options().model.latent() != nullptr && scheme.cp > 1;
-    return scheme.pp > 1 && scheme.ep == 1 && !narrow_rings && !policy_.recomputes() &&
-           policy_.offload_permille == 0;
+    return scheme.pp > 1 && scheme.ep == 1 && !narrow_rings && !policy().recomputes() &&
+           policy().offload_permille == 0;
   }
 
   // How many of the `of_all` parameters of a layer's experts a lane has expert slots for.
@@ -299,7 +284,7 @@ class CostModel {
     int64_t recurrent = 0;
     int64_t experts = 0;
   };
-  // Figures that hold under every policy.
+  // Figures that hold under all conditions.
   struct Figures {
     Options options;
     model::Program program;
@@ -317,12 +302,7 @@ class CostModel {
   Quadratic divided_times(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const;
 
   std::shared_ptr<const Figures> figures_;
-  strategy::MemoryPolicy policy_;
-  std::shared_ptr<const strategy::LowPrecisionGemms> narrow_;
-  int64_t memory_bytes_ = 0;  // a rank's; 0: the options'
-  int pace_percent_ = 100;
-  static constexpr int64_t kWhole = 1'000'000;
-  int64_t attended_ppm_ = kWhole;
+  Conditions conditions_;
 };
 
 }  // namespace sluice::cost

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "base/error.h"
 #include "cost/memory_cost.h"
 #include "cost/test_model.h"
@@ -39,12 +41,17 @@ TEST(CostModel, SlowRanksTakeAsManyTimesAsLongForWhatTheyCompute) {
   const CostModel priced(tiny_options());
   const std::vector<int64_t> lengths = {4, 2};
   const auto all = priced.stage_run({}, 0);
-  const CostModel slow = priced.slowed(250);
+  const auto slowed = [](const CostModel& cost, int percent) {
+    Conditions conditions = cost.conditions();
+    conditions.slowed_percent = percent;
+    return cost.under(conditions);
+  };
+  const CostModel slow = slowed(priced, 250);
   EXPECT_EQ(2 * slow.cell_ns({}, CellKind::kForward, all, lengths),
             5 * priced.cell_ns({}, CellKind::kForward, all, lengths));
-  EXPECT_EQ(slow.slowed(250).stage_times({}, 0), slow.stage_times({}, 0)) << "a pace, not a factor on one";
-  EXPECT_EQ(slow.slowed(100).stage_times({}, 0), priced.stage_times({}, 0));
-  EXPECT_EQ(slow.under({.recompute_permille = 1000}).slowed(100).stage_times({}, 0),
+  EXPECT_EQ(slowed(slow, 250).stage_times({}, 0), slow.stage_times({}, 0)) << "a pace, not a factor on one";
+  EXPECT_EQ(slowed(slow, 100).stage_times({}, 0), priced.stage_times({}, 0));
+  EXPECT_EQ(slowed(slow.under({.recompute_permille = 1000}), 100).stage_times({}, 0),
             priced.under({.recompute_permille = 1000}).stage_times({}, 0));
   EXPECT_GT(slow.under({.recompute_permille = 1000}).stage_times({}, 0).b, slow.stage_times({}, 0).b);
   EXPECT_EQ(slow.update_ns(1000), priced.update_ns(1000));
@@ -263,10 +270,14 @@ TEST(CostModel, KnowsWhichSchemesItCanPlan) {
   EXPECT_FALSE(cost.has_scheme({.tp = 2}));
 }
 
+struct OneBackwardCell : Execution {
+  bool defers_weight_gradients() const override { return false; }
+};
+
 TEST(CostModel, OneBackwardCellTakesWhatTheTwoTakeAndDefersNothing) {
   CostModel::Options options = tiny_options();
   const CostModel split(options);
-  options.backward_cells = BackwardCells::kOne;
+  options.execution = std::make_shared<OneBackwardCell>();
   const CostModel one(options);
   const Scheme scheme{.pp = 2};
   const std::vector<int64_t> lengths = {70, 5};
@@ -280,10 +291,14 @@ TEST(CostModel, OneBackwardCellTakesWhatTheTwoTakeAndDefersNothing) {
   EXPECT_GT(MemoryCost(one, scheme).credit_tokens(2), MemoryCost(split, scheme).credit_tokens(2));
 }
 
+struct RepeatsForward : Execution {
+  int repeated_forwards() const override { return 1; }
+};
+
 TEST(CostModel, RepeatingTheForwardRunsItsLayersOnceMore) {
   CostModel::Options options = tiny_options();
   const CostModel kept(options);
-  options.repeat_forward = true;
+  options.execution = std::make_shared<RepeatsForward>();
   const CostModel again(options);
   const Scheme scheme{.pp = 2};
   const base::Interval part = kept.stage_run(scheme, 1);  // with the head, which is not run again

@@ -128,8 +128,8 @@ Exchanges::Exchanges(const strategy::Scheme& scheme, const CostModel& cost)
                                    cost.options().memory.element_bytes);
   }
   held_travelling_bytes_ = held_bytes(scheme, cost, most_moving_query_bytes(cost, scheme), 1);
-  const int64_t again =
-      cost.options().repeat_forward ? strategy::MemoryPolicy::kAll : cost.policy().recompute_permille;
+  const int repeated = cost.options().execution->repeated_forwards();
+  const int64_t again = repeated > 0 ? strategy::MemoryPolicy::kAll : cost.policy().recompute_permille;
   for (int stage = 0; stage < scheme.pp; ++stage) {
     const base::Interval run = cost.stage_run(scheme, stage);
     const auto times = [&](CellKind kind) {
@@ -140,9 +140,7 @@ Exchanges::Exchanges(const strategy::Scheme& scheme, const CostModel& cost)
       for (int level = 0; level < topology_.levels(); ++level)
         rings.push_back(cost.ring_times(scheme, kind, run, level));
       return Times{.rings = std::move(rings),
-                   .blocks = forward                         ? 1
-                             : cost.options().repeat_forward ? 3
-                                                             : 2,
+                   .blocks = forward ? 1 : 2 + repeated,
                    .passes_permille = strategy::MemoryPolicy::kAll + (forward ? 0 : again),
                    .attention = {.a = attention.a, .a_windowed = attention.a_windowed}};
     };

@@ -108,7 +108,7 @@ ExchangeBytes most_moving_query_bytes(const CostModel& cost, const strategy::Sch
 
 int64_t kept_exchange_bytes(const CostModel& cost, const strategy::Scheme& scheme, base::Interval blocks,
                             int head_lanes) {
-  if (cost.options().repeat_forward) return 0;
+  if (cost.options().execution->repeated_forwards() > 0) return 0;
   int64_t kept = 0;
   ExchangeBytes more;
   for (int64_t position = blocks.begin; position < blocks.end; ++position) {

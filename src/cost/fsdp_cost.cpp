@@ -85,7 +85,7 @@ struct Holders {
 // counted there, where nothing hides it.
 FsdpTimes FsdpCost::times_of(int64_t position, const strategy::FsdpRuns& runs, bool last) const {
   const CostModel::Options& options = cost_.options();
-  const FsdpTraits& traits = options.fsdp_traits;
+  const Execution& execution = *options.execution;
   const int64_t ranks_in_node = int64_t{runs.lanes_in_node} * scheme_.tp;
   const int64_t nics = std::max<int64_t>(1, ranks_in_node / options.topology.nic_ranks());
   const int64_t sharers = std::min<int64_t>(ranks_in_node, options.topology.nic_ranks());
@@ -104,7 +104,7 @@ FsdpTimes FsdpCost::times_of(int64_t position, const strategy::FsdpRuns& runs, b
                     between_nodes_ns(divide_up(away, lanes) * part_bytes * sharers));
   };
   FsdpTimes times;
-  const bool in_runs = runs.behind(scheme_.fsdp) == 2 && !traits.sums_in_ring;
+  const bool in_runs = runs.behind(scheme_.fsdp) == 2 && execution.sums_in_runs();
   const auto add = [&](const Holders& holders, const ParameterCount& count, int64_t takers) {
     if (holders.count == 1 || count.all == 0) return;
     const strategy::WireCodecs& codecs = options.codecs;
@@ -114,7 +114,7 @@ FsdpTimes FsdpCost::times_of(int64_t position, const strategy::FsdpRuns& runs, b
       return strategy::coded_bytes(codec, divide_up(own, times.pieces), options.memory.accumulator_bytes);
     };
     const int64_t in_node = summed(codecs.sums.in_node), between = summed(codecs.sums.between_nodes);
-    if (!traits.keeps_gathered) {
+    if (execution.gathers_in_passes()) {
       times.gather_ns += round_ns(holders, gathered, takers);
       times.code_gather_ns += cost_.code_ns(codecs.gather, (holders.count + 1) * part / 2);
     }
@@ -128,7 +128,7 @@ FsdpTimes FsdpCost::times_of(int64_t position, const strategy::FsdpRuns& runs, b
       const bool straight = holders.run == 1 && runs.lanes < scheme_.fsdp;
       const int64_t sent = straight ? between : in_node;
       times.scatter_ns +=
-          traits.sums_in_ring ? round_ns(holders, sent, takers) : straight_ns(holders, sent, 1);
+          execution.sums_in_runs() ? straight_ns(holders, sent, 1) : round_ns(holders, sent, takers);
       times.code_sum_ns += cost_.code_ns(straight ? codecs.sums.between_nodes : codecs.sums.in_node,
                                          (holders.count - 1) * own);
     }
@@ -140,7 +140,7 @@ FsdpTimes FsdpCost::times_of(int64_t position, const strategy::FsdpRuns& runs, b
   if (!divided) together = {own.others.all + own.experts.all, own.others.trained + own.experts.trained};
   if (last && in_runs && (!divided || own.experts.all == 0))
     times.pieces = last_pieces(options.codecs.sums, divide_up(together.trained, scheme_.fsdp));
-  if (!traits.holds_whole) add({scheme_.fsdp, runs.lanes_in_node, runs.lanes}, together, scheme_.tp);
+  add({execution.parameter_holders(scheme_), runs.lanes_in_node, runs.lanes}, together, scheme_.tp);
   if (divided) {
     const int64_t in_node = std::max<int64_t>(1, runs.lanes_in_node / experts);
     add({scheme_.expert_fsdp(), in_node, runs.lanes % experts == 0 ? runs.lanes / experts : 1},
@@ -149,7 +149,7 @@ FsdpTimes FsdpCost::times_of(int64_t position, const strategy::FsdpRuns& runs, b
         ranks_in_node);
   }
   if (scheme_.fsdp > runs.lanes_in_node && position == cost_.program().embedding())
-    (in_runs ? times.between_ns : times.scatter_ns) += traits.pass_ns / times.pieces;
+    (in_runs ? times.between_ns : times.scatter_ns) += options.measured_pass_ns / times.pieces;
   return times;
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "base/rng.h"
 #include "cost/cost_model.h"
 #include "cost/link_buffers.h"
@@ -65,19 +67,26 @@ TEST(FsdpTimes, AreThoseOfTheLinksThatTheBytesCross) {
   EXPECT_EQ(narrow.scatter_ns, 10 + 3 * part * 2);
 }
 
-TEST(FsdpTimes, RivalsMaySumInRingsKeepWhatTheyGatheredOrTakeWhatWasMeasured) {
+struct SumsInRings : Execution {
+  bool sums_in_runs() const override { return false; }
+};
+struct KeepsGathered : SumsInRings {
+  bool gathers_in_passes() const override { return false; }
+};
+
+TEST(FsdpTimes, AreThoseOfTheExecutionAndOfMeasuredPasses) {
   const Scheme scheme{.cp = 8, .fsdp = 4};
   CostModel::Options options = model().options();
-  options.fsdp_traits.sums_in_ring = true;
+  options.execution = std::make_shared<SumsInRings>();
   const int64_t part = (elements(model(), kLayer) + 3) / 4;
   EXPECT_EQ(FsdpCost(CostModel(options), scheme, {2, 2}).at(kLayer).scatter_ns, 100 + 2 * part * 4 * 2);
   EXPECT_EQ(FsdpCost(CostModel(options), scheme, {2, 2}).at(kLayer).between_ns, 0);
-  options.fsdp_traits.keeps_gathered = true;
+  options.execution = std::make_shared<KeepsGathered>();
   EXPECT_EQ(FsdpCost(CostModel(options), scheme, {2, 2}).at(kLayer).gather_ns, 0);
   EXPECT_GT(MemoryCost(CostModel(options), scheme).fixed_bytes(8),
             MemoryCost(model(), scheme).fixed_bytes(8));
   const CostModel plain(options);
-  options.fsdp_traits.pass_ns = 5000;
+  options.measured_pass_ns = 5000;
   const base::Interval run = plain.stage_run(scheme, 0);
   const auto backward_ns = [&](const CostModel& cost, int lanes_in_node) {
     return FsdpCost(cost, scheme, {lanes_in_node, lanes_in_node})

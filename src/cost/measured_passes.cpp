@@ -23,7 +23,7 @@ int64_t measured_pass_ns(const model::Model& model) {
 
 CostModel with_measured_passes(const CostModel& cost) {
   CostModel::Options options = cost.options();
-  options.fsdp_traits.pass_ns = measured_pass_ns(options.model);
+  options.measured_pass_ns = measured_pass_ns(options.model);
   return cost.with(std::move(options));
 }
 

@@ -62,7 +62,7 @@ struct StageElements {
 StageElements stage_elements(const CostModel& cost, const strategy::Scheme& scheme, base::Interval run) {
   const model::Program& program = cost.program();
   const MemoryModel& memory = cost.options().memory;
-  const FsdpTraits& traits = cost.options().fsdp_traits;
+  const Execution& execution = *cost.options().execution;
   StageElements result;
   std::map<std::tuple<int, bool, bool, bool>, int64_t> alike;  // by kind, trained or not, of experts or not
   for (const int bucket : program.buckets_of(run)) {
@@ -71,12 +71,12 @@ StageElements stage_elements(const CostModel& cost, const strategy::Scheme& sche
     if (added) known->second = bucket_elements(program, memory, bucket, scheme.tp);
     // A lane's expert slots, or the operation's other parameters before FSDP divides them.
     const int64_t whole = of_experts ? cost.in_expert_slots(scheme, known->second) : known->second;
-    const int holders = of_experts ? scheme.expert_fsdp() : traits.holds_whole ? 1 : scheme.fsdp;
+    const int holders = of_experts ? scheme.expert_fsdp() : execution.parameter_holders(scheme);
     const int64_t shared = divide_up(whole, holders);
-    result.parameters += traits.keeps_gathered ? whole : shared;
+    result.parameters += execution.gathers_in_passes() ? shared : whole;
     if (trained) result.gradients += shared;
     if (!program.blocks_in({position, position + 1}).empty()) continue;
-    result.ends += traits.keeps_gathered ? whole : shared;
+    result.ends += execution.gathers_in_passes() ? shared : whole;
     result.largest_end = std::max(result.largest_end, shared);
   }
   return result;
@@ -181,7 +181,8 @@ int64_t MemoryCost::saved_bytes_per_token(int64_t position) const {
 
 // Assumes even routing.
 int64_t MemoryCost::dispatched_bytes_per_token(int64_t position) const {
-  const bool stays = options().fsdp_traits.keeps_dispatched && !options().repeat_forward;
+  const Execution& execution = *options().execution;
+  const bool stays = execution.keeps_dispatched() && execution.repeated_forwards() == 0;
   if (!stays || program().kind_at(position).work().routed == 0) return 0;
   const model::Experts& experts = options().model.experts();
   const Wide lanes = Wide{dispatched_lanes_ppm(experts.count, experts.per_token, scheme_.ep)} * scheme_.ep *
@@ -191,7 +192,7 @@ int64_t MemoryCost::dispatched_bytes_per_token(int64_t position) const {
 
 int64_t MemoryCost::deferred_bytes_per_token(int64_t position) const {
   if (position < program().first_trained()) return 0;
-  if (published_ != nullptr || options().backward_cells == BackwardCells::kOne) return 0;
+  if (published_ != nullptr || !options().execution->defers_weight_gradients()) return 0;
   return cost_.kind_cost(scheme_, position).deferred_bytes_per_token;
 }
 
@@ -446,7 +447,7 @@ class Travelling {
         share_(scheme.fsdp),
         runs_(strategy::fsdp_run_lanes(scheme, options.topology)),
         adding_(runs_ > 1 && runs_ % scheme.ep == 0 ? runs_ : share_),
-        in_runs_(runs_ > 1 && runs_ < share_ && !options.fsdp_traits.sums_in_ring) {}
+        in_runs_(runs_ > 1 && runs_ < share_ && options.execution->sums_in_runs()) {}
 
   // Coded all-gathers: bytes sent and received for the larger of two neighbouring operations.
   int64_t gathered(const AtHand& one, const AtHand& next) const {
@@ -513,7 +514,7 @@ int64_t MemoryCost::gathered_bytes(CellKind kind, base::Interval run) const {
     const OperationElements own = operation_elements(program(), memory, of.begin, scheme_.tp);
     // A lane that holds its experts alone holds them, and their gradients, all through the step.
     const int gathered = scheme_.expert_fsdp() == 1 ? 0 : 1;
-    const int others = options().fsdp_traits.holds_whole ? 0 : 1;
+    const int others = options().execution->parameter_holders(scheme_) == 1 ? 0 : 1;
     const ParameterCount count{
         others * own.others.all + gathered * cost_.in_expert_slots(scheme_, own.experts.all),
         others * own.others.trained + gathered * cost_.in_expert_slots(scheme_, own.experts.trained)};
@@ -534,7 +535,7 @@ int64_t MemoryCost::gathered_bytes(CellKind kind, base::Interval run) const {
   for (size_t i = 0; i + 1 < operations.size(); ++i) {
     const AtHand &own = operations[i], &next = operations[i + 1];
     int64_t parameters = own.parameters + next.parameters + (i + 1 >= last ? kept : 0);
-    if (options().fsdp_traits.keeps_gathered) parameters = 0;
+    if (!options().execution->gathers_in_passes()) parameters = 0;
     int64_t bytes = parameters * memory.element_bytes + own.made * memory.accumulator_bytes +
                     travelling.gathered(own, next);
     if (i > 0) {

@@ -38,7 +38,7 @@ class MemoryCost {
   int64_t saved_bytes_per_token(int64_t position) const;
   int64_t kept_bytes_per_token(int64_t position, int head_lanes = 1) const;
   int64_t deferred_bytes_per_token(int64_t position) const;
-  // Bytes of rows that travelled to experts, if they stay (FsdpTraits::keeps_dispatched).
+  // Bytes of rows that travelled to experts, if they stay (Execution::keeps_dispatched).
   int64_t dispatched_bytes_per_token(int64_t position) const;
   // Device bytes of a lane's micro-batch of so many tokens, beside fixed_bytes; and its host bytes.
   int64_t bytes_of(int64_t tokens) const {

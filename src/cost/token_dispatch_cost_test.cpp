@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <vector>
 
 #include "cost/analytic.h"
@@ -74,7 +75,11 @@ TEST(DividedExperts, TakeLongerTheMoreLanesRowsVisit) {
   EXPECT_FALSE(cost.splits_backward({.pp = 2, .cp = 8, .fsdp = 8, .ep = 2}));
 }
 
-// Keeping less of visits costs their products again, and none but rivals keep rows that travelled.
+struct KeepsDispatched : Execution {
+  bool keeps_dispatched() const override { return true; }
+};
+
+// Keeping less of visits costs their products again, and the runtime does not keep rows that travelled.
 TEST(DividedExperts, MakeAgainWhatIsNotKept) {
   const CostModel cost = cost_on(8);
   const strategy::Scheme scheme{.cp = 8, .fsdp = 8, .ep = 8};
@@ -82,7 +87,7 @@ TEST(DividedExperts, MakeAgainWhatIsNotKept) {
     return of.cell_times(scheme, CellKind::kBackward, of.program().blocks()).b;
   };
   CostModel::Options options = cost.options();
-  options.fsdp_traits.keeps_dispatched = true;
+  options.execution = std::make_shared<KeepsDispatched>();
   const CostModel keeping(options), recomputing = cost.under({.recompute_permille = 1000}),
                                     visiting_again = cost.under({.recompute_dispatch = true});
   EXPECT_LT(backward_b(keeping), backward_b(cost));
@@ -98,12 +103,16 @@ TEST(DividedExperts, MakeAgainWhatIsNotKept) {
             cost.cell_times(scheme, CellKind::kForward, cost.program().blocks()));
 }
 
+struct HoldsWhole : Execution {
+  int parameter_holders(const strategy::Scheme&) const override { return 1; }
+};
+
 // As data parallelism holds them: only experts are divided, and nothing is at hand for a while.
 TEST(DividedExperts, LeaveAllElseWholeWhereItIsNotShared) {
   const CostModel cost = cost_on(8);
   const strategy::Scheme scheme{.cp = 8, .fsdp = 8, .ep = 8};
   CostModel::Options options = cost.options();
-  options.fsdp_traits.holds_whole = true;
+  options.execution = std::make_shared<HoldsWhole>();
   const CostModel whole(options);
   EXPECT_EQ(MemoryCost(whole, scheme).gathered_bytes(CellKind::kBackward, cost.program().blocks()), 0);
   const FsdpCost sharing(whole, scheme, strategy::fsdp_runs(scheme, 8));

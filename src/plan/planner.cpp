@@ -180,7 +180,9 @@ base::Feasible<StepPlan> Planner::try_plan(int64_t step, const std::vector<Seque
 base::Feasible<StepPlan> Planner::plan_branches(int64_t step, const std::vector<Sequence>& sequences) const {
   std::vector<Sequence> bare = sequences;
   for (Sequence& sequence : bare) sequence.branches.clear();
-  const Planner by_length(options_, cost_.branching(attended_ppm(sequences)));
+  cost::Conditions attended = cost_.conditions();
+  attended.attended_ppm = attended_ppm(sequences);
+  const Planner by_length(options_, cost_.under(std::move(attended)));
   base::Feasible<StepPlan> plan = by_length.try_plan(step, bare);
   if (plan) add_branches(sequences, cost_, options_.world_size, *plan);
   return plan;

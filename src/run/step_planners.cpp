@@ -32,9 +32,14 @@ void StepPlanners::expert_placement_from(int64_t step, std::span<const plan::Exp
 }
 
 void StepPlanners::enter(int64_t step) {
-  plan::Planner planner = devices_.empty() ? priced_ : session::planner_on(priced_, devices_);
-  if (!use_.empty()) planner = session::planner_with_expert_placement(planner, use_);
-  if (!pace_percent_.empty()) planner = session::planner_with_slowdowns(planner, pace_percent_);
+  plan::Planner planner =
+      devices_.empty() ? priced_ : session::decorated(priced_, session::on_devices(devices_));
+  if (!use_.empty()) {
+    const session::PlacedExperts placed = session::expert_placement(planner, use_);
+    planner = session::decorated(planner, placed.candidates, placed.prices);
+  }
+  if (!pace_percent_.empty())
+    planner = session::decorated(planner, session::slow_rank_candidates(pace_percent_));
   base::CanonicalBytes bytes;
   for (const int pace : pace_percent_) bytes.add(pace);
   for (const strategy::Device& device : devices_) {

@@ -29,7 +29,7 @@ class StepPlanners {
   // From `step` on, ranks compute on these devices, by rank; empty: alike.
   void compute_on(int64_t step, std::span<const strategy::Device> devices);
   // From `step` on, ranks take so many hundredths of their priced time, by world rank; or experts are used so
-  // often (session::planner_with_expert_placement). Earlier settings for these steps are dropped. REQUIRES:
+  // often (session::expert_placement). Earlier settings for these steps are dropped. REQUIRES:
   // no such step has been asked for.
   void slow_from(int64_t step, std::span<const int> pace_percent);
   void expert_placement_from(int64_t step, std::span<const plan::ExpertUse> use);

@@ -8,6 +8,7 @@
 #include "model/parameters.h"
 #include "plan/batch_sample.h"
 #include "session/candidates.h"
+#include "session/decorators.h"
 
 namespace sluice::session {
 
@@ -48,17 +49,15 @@ const plan::Proposal* best_that_holds(std::span<const plan::Proposal> proposals,
   return best;
 }
 
-cost::CostModel with_codecs(const cost::CostModel& cost, const strategy::WireCodecs& codecs) {
-  cost::CostModel::Options options = cost.options();
-  options.codecs = codecs;
-  return cost.with(std::move(options));
+PriceDecorator codec_prices(const strategy::WireCodecs& codecs) {
+  return {[codecs](cost::CostModel::Options& options) { options.codecs = codecs; }};
 }
 
 // The strategy's mean step by the clock, planned with the codecs: their buffers leave lanes fewer tokens.
 // Nothing if a batch is not held.
 std::optional<int64_t> mean_makespan_ns(PlanningTask task, const strategy::Strategy& strategy,
                                         const strategy::WireCodecs& codecs) {
-  task.cost = with_codecs(task.cost, codecs);
+  task.cost = decorated(task.cost, codec_prices(codecs));
   task.choices.strategies = {strategy};
   task.choices.selection = plan::Selection::kBest;
   const plan::Planner planner = make_planner(task);

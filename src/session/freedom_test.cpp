@@ -81,7 +81,7 @@ TEST(Proposals, MissNoStrategyOfOneScheme) {
   constexpr int kRanks = 64;
   constexpr int64_t kTokens = 98'304, kContext = 8'192;
   cost::CostModel::Options costs = cost::shipped("a800-13b").options;
-  costs.fsdp_traits.pass_ns = 1'000'000'000;
+  costs.measured_pass_ns = 1'000'000'000;
   PlanningTask task{.world_size = kRanks,
                     .cost = cost::CostModel(costs),
                     .context_length = kContext,

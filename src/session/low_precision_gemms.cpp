@@ -156,10 +156,10 @@ LowPrecisionChoice choose_low_precision(const LowPrecisionTask& task, std::vecto
   return choice;
 }
 
-plan::Planner planner_on(const plan::Planner& planner, std::span<const Device> devices) {
-  plan::PlannerOptions options = planner.options();
-  options.devices.assign(devices.begin(), devices.end());
-  return {std::move(options), planner.cost()};
+CandidateDecorator on_devices(std::span<const Device> devices) {
+  return {[own = std::vector(devices.begin(), devices.end())](plan::PlannerOptions& options) {
+    options.devices = own;
+  }};
 }
 
 std::vector<Device> with_low_precision(const config::RunConfig& config, std::span<const int64_t> lengths,

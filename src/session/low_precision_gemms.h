@@ -11,7 +11,7 @@
 #include "base/gemm_format.h"
 #include "config/run_config.h"
 #include "cost/cost_model.h"
-#include "plan/planner.h"
+#include "session/decorators.h"
 #include "strategy/strategy.h"
 
 namespace sluice::session {
@@ -71,8 +71,8 @@ std::vector<strategy::Device> with_low_precision(const config::RunConfig& config
                                                  std::vector<strategy::Device> devices,
                                                  const cost::CostModel& cost);
 
-// The planner for the same work on these devices, by rank.
-plan::Planner planner_on(const plan::Planner& planner, std::span<const strategy::Device> devices);
+// Candidates on these devices, by rank.
+CandidateDecorator on_devices(std::span<const strategy::Device> devices);
 
 // For messages: "int8 products in 6 layers of devices as rank 2's, ...", and the noise by layer if known.
 std::string to_text(const LowPrecisionTask& task, const LowPrecisionChoice& choice);

@@ -28,7 +28,7 @@ TEST(MemoryFit, AMillionTokensOfSevenBillionParametersFitEightDevices) {
   EXPECT_GT(bytes.computing, 0);
   EXPECT_GT(bytes.activations, 0);
   EXPECT_FALSE(fit->settings().empty());
-  EXPECT_FALSE(find_fit({.cost = fit->cost.under({}),
+  EXPECT_FALSE(find_fit({.cost = fit->cost.under(strategy::MemoryPolicy{}),
                          .world_size = 8,
                          .length_tokens = kMillion,
                          .max_cp = 8,

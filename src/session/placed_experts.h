@@ -4,14 +4,17 @@
 #include <span>
 
 #include "plan/place_experts.h"
-#include "plan/planner.h"
+#include "session/decorators.h"
 
 namespace sluice::session {
 
-// The planner for the same work with experts placed by their use (plan::place_experts), one ExpertUse per
-// layer. The costs give the number of spare expert slots. Prices follow the remaining load of the busiest
-// lane.
-plan::Planner planner_with_expert_placement(const plan::Planner& planner,
-                                            std::span<const plan::ExpertUse> use);
+// Experts placed by their use (plan::place_experts), for all expert degrees among a planner's candidates.
+// Prices follow the remaining load of the busiest lane.
+struct PlacedExperts {
+  CandidateDecorator candidates;
+  PriceDecorator prices;
+};
+// `use`: by layer. The planner's costs give the number of spare expert slots.
+PlacedExperts expert_placement(const plan::Planner& planner, std::span<const plan::ExpertUse> use);
 
 }  // namespace sluice::session

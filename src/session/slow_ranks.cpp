@@ -120,17 +120,17 @@ std::vector<Strategy> strategies_around(std::span<const int> pace_percent,
   return found;
 }
 
-plan::Planner planner_with_slowdowns(const plan::Planner& planner, std::span<const int> pace_percent) {
-  plan::PlannerOptions options = planner.options();
-  if (options.selection == plan::Selection::kBest) {
-    for (Strategy& around : strategies_around(pace_percent, options.candidates)) {
-      if (std::ranges::find(options.candidates, around) == options.candidates.end())
-        options.candidates.push_back(std::move(around));
+CandidateDecorator slow_rank_candidates(std::span<const int> pace_percent) {
+  return {[paces = std::vector(pace_percent.begin(), pace_percent.end())](plan::PlannerOptions& options) {
+    std::vector<Strategy>& candidates = options.candidates;
+    if (options.selection == plan::Selection::kBest) {
+      for (Strategy& around : strategies_around(paces, candidates)) {
+        if (std::ranges::find(candidates, around) == candidates.end())
+          candidates.push_back(std::move(around));
+      }
     }
-  }
-  for (Strategy& candidate : options.candidates)
-    candidate = strategy::with_slowdowns(std::move(candidate), pace_percent);
-  return {std::move(options), planner.cost()};
+    for (Strategy& candidate : candidates) candidate = strategy::with_slowdowns(std::move(candidate), paces);
+  }};
 }
 
 }  // namespace sluice::session

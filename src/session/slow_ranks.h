@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "plan/planner.h"
+#include "session/decorators.h"
 #include "strategy/strategy.h"
 
 namespace sluice::session {
@@ -18,9 +18,9 @@ namespace sluice::session {
 std::vector<strategy::Strategy> strategies_around(std::span<const int> pace_percent,
                                                   const std::vector<strategy::Strategy>& candidates);
 
-// The planner for the same work on ranks with these slowdowns. If it chooses the best candidate,
-// strategies_around are added to its candidates. A cell takes as long as on the slowest of its ranks
-// (Malleus, Li et al., 2024, divides work in this way).
-plan::Planner planner_with_slowdowns(const plan::Planner& planner, std::span<const int> pace_percent);
+// Candidates on ranks with these slowdowns. strategies_around are added where a planner chooses the best
+// candidate. A cell takes as long as on the slowest of its ranks (Malleus, Li et al., 2024, divides work in
+// this way).
+CandidateDecorator slow_rank_candidates(std::span<const int> pace_percent);
 
 }  // namespace sluice::session

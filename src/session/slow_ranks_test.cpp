@@ -123,7 +123,7 @@ TEST(SlowRanks, PlansAreTimedAtTheirPaces) {
     base::Rng rng(seed, 9);
     std::vector<int> pace(kPacedWorld, 100);
     for (int& percent : pace) percent = rng.below(3) == 0 ? static_cast<int>(100 + rng.between(1, 150)) : 100;
-    const plan::Planner planner = planner_with_slowdowns(priced, pace);
+    const plan::Planner planner = decorated(priced, slow_rank_candidates(pace));
     const strategy::StepPlan plan = planner.plan(3, batch(seed, 24, 2000));
     strategy::validate(plan, kPacedWorld);
     int64_t longest_ns = 0;
@@ -159,7 +159,7 @@ TEST(SlowRanks, OneAtHalfSpeedAmongEightCostsItsShare) {
     alike_ns += alike.makespan_ns;
     unplanned_ns += graph::makespan_at(alike, half);
     const plan::Planner planner =
-        planner_with_slowdowns(priced, paces(static_cast<int>(seed % kPacedWorld), 200));
+        decorated(priced, slow_rank_candidates(paces(static_cast<int>(seed % kPacedWorld), 200)));
     planned_ns += graph::build(planner.plan(0, sequences), table, planner.cost(), kPacedWorld).makespan_ns;
   }
   EXPECT_GT(unplanned_ns, alike_ns * 3 / 2);
@@ -171,7 +171,8 @@ TEST(SlowRanks, AFixedCandidateStaysTheOnlyOne) {
   options.candidates = {parse_strategy("8x<1,1,1>", kPacedWorld), parse_strategy("<1,1,8>", kPacedWorld)};
   options.selection = plan::Selection::kFixed;
   options.fixed_candidate = 1;
-  const plan::Planner planner = planner_with_slowdowns({options, cost_model(512'000'000)}, paces(2, 150));
+  const plan::Planner planner =
+      decorated(plan::Planner(options, cost_model(512'000'000)), slow_rank_candidates(paces(2, 150)));
   EXPECT_EQ(planner.options().candidates.size(), 2U);
   EXPECT_EQ(planner.options().candidates[1].pipelines[0].slowdown_percent, 150);
 }
