@@ -20,6 +20,22 @@ size_t utf8_character_size(std::string_view bytes) {
   return overlong || surrogate || beyond ? 0 : size;
 }
 
+size_t valid_utf8_prefix(std::string_view bytes) {
+  size_t at = 0;
+  while (at < bytes.size()) {
+    const size_t size = utf8_character_size(bytes.substr(at));
+    if (size == 0) return at;
+    at += size;
+  }
+  return at;
+}
+
+size_t utf8_cut(std::string_view bytes, size_t limit) {
+  if (bytes.size() <= limit) return bytes.size();
+  while (limit > 0 && (static_cast<uint8_t>(bytes[limit]) & 0xC0) == 0x80) --limit;
+  return limit;
+}
+
 char32_t utf8_code_point(std::string_view character) {
   const auto lead = static_cast<uint8_t>(character[0]);
   if (character.size() == 1) return lead;
@@ -29,10 +45,8 @@ char32_t utf8_code_point(std::string_view character) {
 }
 
 std::string beginning(std::string_view value, size_t most_bytes) {
-  if (value.size() <= most_bytes) return std::string(value);
-  size_t size = most_bytes;
-  while (size > 0 && (static_cast<uint8_t>(value[size]) & 0xC0) == 0x80) --size;
-  return std::string(value.substr(0, size)) + "…";
+  const size_t size = utf8_cut(value, most_bytes);
+  return std::string(value.substr(0, size)) + (size < value.size() ? "…" : "");
 }
 
 std::string_view without_byte_order_mark(std::string_view bytes) {

@@ -11,6 +11,13 @@ namespace sluice::base {
 // overlong forms, surrogates and code points above U+10FFFF. REQUIRES: bytes is not empty.
 size_t utf8_character_size(std::string_view bytes);
 
+// The position of the first malformed character, or the size of a well-formed text.
+size_t valid_utf8_prefix(std::string_view bytes);
+inline bool is_utf8(std::string_view bytes) { return valid_utf8_prefix(bytes) == bytes.size(); }
+
+// The largest size, at most `limit`, at which the well-formed `bytes` may be cut between two characters.
+size_t utf8_cut(std::string_view bytes, size_t limit);
+
 // The code point of `character`. REQUIRES: it is exactly one well-formed character.
 char32_t utf8_code_point(std::string_view character);
 

@@ -10,10 +10,10 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "corpus/load_tokenizer.h"
 #include "corpus/sentencepiece_tokenizer.h"
 #include "corpus/temporary_directory.h"
-#include "corpus/utf8.h"
 
 namespace sluice::corpus {
 namespace {
@@ -343,24 +343,24 @@ TEST_F(HuggingFace, AnEndIsAskedForWhereOneIsNeeded) {
 
 TEST(Utf8, AcceptsExactlyWellFormedText) {
   for (const char* good : {"", "a", "\u00e9", "\u20ac", "\U0010FFFF", "\ud7ff", "\ue000"})
-    EXPECT_TRUE(is_utf8(good));
+    EXPECT_TRUE(base::is_utf8(good));
   for (const char* bad : {"\x80", "\xC0\x80", "\xC1\xBF", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF",
                           "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xE2\x82", "\xFF"}) {
-    EXPECT_FALSE(is_utf8(bad));
+    EXPECT_FALSE(base::is_utf8(bad));
   }
-  EXPECT_EQ(valid_utf8_prefix("ab\xE2\x82"), 2u);
+  EXPECT_EQ(base::valid_utf8_prefix("ab\xE2\x82"), 2u);
 }
 
 TEST(Utf8, EncodedCodePointsAreWellFormed) {
   for (uint32_t point = 0; point < 0x110000; ++point) {
-    EXPECT_EQ(is_utf8(utf8_of(point)), point < 0xD800 || point > 0xDFFF) << point;
+    EXPECT_EQ(base::is_utf8(utf8_of(point)), point < 0xD800 || point > 0xDFFF) << point;
   }
 }
 
 TEST(Utf8, CutsBetweenCharacters) {
-  EXPECT_EQ(utf8_cut("abc", 4), 3u);
-  EXPECT_EQ(utf8_cut("ab\u20ac\u20ac", 4), 2u);
-  EXPECT_EQ(utf8_cut("ab\u20ac\u20ac", 5), 5u);
+  EXPECT_EQ(base::utf8_cut("abc", 4), 3u);
+  EXPECT_EQ(base::utf8_cut("ab\u20ac\u20ac", 4), 2u);
+  EXPECT_EQ(base::utf8_cut("ab\u20ac\u20ac", 5), 5u);
 }
 
 }  // namespace

@@ -12,7 +12,6 @@
 #include "corpus/dataset_folder.h"
 #include "corpus/documents.h"
 #include "corpus/json_objects.h"
-#include "corpus/utf8.h"
 
 namespace sluice::corpus {
 
@@ -144,7 +143,7 @@ std::vector<std::string_view> rows_of(std::string_view whole, TextRows rows) {
 // Reads a text file. With `may_be_binary`, a binary file is counted and skipped.
 void read_text(std::string_view bytes, const InputFile& file, bool may_be_binary,
                const DocumentOptions& options, DocumentCounts& counts, const Visit& visit) {
-  if (may_be_binary && (bytes.find('\0') != bytes.npos || !is_utf8(bytes))) {
+  if (may_be_binary && (bytes.find('\0') != bytes.npos || !base::is_utf8(bytes))) {
     ++counts.binary_files;
     return;
   }
@@ -153,7 +152,7 @@ void read_text(std::string_view bytes, const InputFile& file, bool may_be_binary
     throw InputError(
         text(name, " is ", encoding, ": convert it to UTF-8, as with iconv -f ", encoding, " -t UTF-8"));
   }
-  if (const size_t sound = valid_utf8_prefix(bytes); sound < bytes.size()) {
+  if (const size_t sound = base::valid_utf8_prefix(bytes); sound < bytes.size()) {
     const auto line = 1 + std::ranges::count(bytes.substr(0, sound), '\n');
     visit({RawDocument::Form::kFault, "not UTF-8: convert it first", text(name, ":", line), file.size_bytes});
     return;
@@ -412,7 +411,7 @@ void texts_of(const RawDocument& document, const DocumentOptions& options, Docum
   } else if (!options.columns.empty()) {
     return leave_out(text(document.place, ": plain text has no columns: give JSON Lines or a table"), options,
                      counts);
-  } else if (!is_utf8(whole)) {
+  } else if (!base::is_utf8(whole)) {
     return leave_out(text(document.place, ": not UTF-8: convert it first"), options, counts);
   }
   if (whole.empty()) ++counts.empty_documents;

@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "corpus/parallel.h"
-#include "corpus/utf8.h"
 
 namespace sluice::corpus {
 
@@ -130,7 +130,7 @@ void SentencePieceTrainer::add(std::string_view whole) {
     const size_t line = std::min(whole.find_first_of("\n\t"), whole.size());
     std::string_view rest = whole.substr(0, line);
     while (!rest.empty()) {
-      const size_t cut = utf8_cut(rest, kSentenceBytes);
+      const size_t cut = base::utf8_cut(rest, kSentenceBytes);
       sentences_.emplace_back(rest.substr(0, cut));
       rest.remove_prefix(cut);
     }
