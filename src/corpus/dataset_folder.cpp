@@ -76,8 +76,6 @@ bool is_table(const fs::path& path) {
   return std::ranges::find(kEndings, ending) != kEndings.end();
 }
 
-bool marks_saved_dataset(const std::string& file) { return file == kDatasetDict || file == "state.json"; }
-
 bool is_dataset_card(const std::string& readme) {
   std::istringstream lines(readme);
   std::string line;

@@ -40,8 +40,6 @@ struct Dataset {
   std::optional<int64_t> rows;  // number of rows in the split, as its card says
 };
 
-// Whether a `file` of this name marks its folder as the output of save_to_disk.
-bool marks_saved_dataset(const std::string& file);
 // Whether a README.md begins with the Hub's metadata for data sets, and not with another header.
 bool is_dataset_card(const std::string& readme);
 // Whether a file of this name can be data of a data set without a card; and whether a file of this name may

@@ -65,11 +65,4 @@ StepGraph ping_pong(std::span<const PingPongLayer> layers, int micro_batches) {
   return lowering.timed();
 }
 
-int64_t ping_pong_ns(const PingPongLayer& layer, int64_t layers, int micro_batches) {
-  const int64_t slower = std::max(layer.attention_ns, layer.experts_ns);
-  const int64_t trip = layer.attention_ns + layer.there_ns + layer.experts_ns + layer.back_ns;
-  if (micro_batches * slower >= trip) return trip + slower * (micro_batches * layers - 1);
-  return trip * layers + slower * (micro_batches - 1);
-}
-
 }  // namespace sluice::graph

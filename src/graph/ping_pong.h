@@ -23,9 +23,4 @@ struct PingPongLayer {
 // REQUIRES: layers, micro_batches >= 1.
 StepGraph ping_pong(std::span<const PingPongLayer> layers, int micro_batches);
 
-// The time of that pass if all layers are alike (section 4.2, equations 2 to 5). Exact if
-// the micro-batches keep the slower pool busy, m·max(T_a, T_e) >= T_a + T_e + 2·T_c, and
-// no transfer takes longer than that pool. Otherwise each layer waits for its round trip.
-int64_t ping_pong_ns(const PingPongLayer& layer, int64_t layers, int micro_batches);
-
 }  // namespace sluice::graph

@@ -11,6 +11,16 @@ int64_t clocked(const PingPongLayer& layer, int64_t layers, int micro_batches) {
   return ping_pong(std::vector<PingPongLayer>(static_cast<size_t>(layers), layer), micro_batches).makespan_ns;
 }
 
+// The time of a pass if all layers are alike (MegaScale-Infer, section 4.2, equations 2 to 5). Exact if the
+// micro-batches keep the slower pool busy, m·max(T_a, T_e) >= T_a + T_e + 2·T_c, and no transfer takes longer
+// than that pool. Otherwise each layer waits for its round trip.
+int64_t ping_pong_ns(const PingPongLayer& layer, int64_t layers, int micro_batches) {
+  const int64_t slower = std::max(layer.attention_ns, layer.experts_ns);
+  const int64_t trip = layer.attention_ns + layer.there_ns + layer.experts_ns + layer.back_ns;
+  if (micro_batches * slower >= trip) return trip + slower * (micro_batches * layers - 1);
+  return trip * layers + slower * (micro_batches - 1);
+}
+
 TEST(PingPong, TakesWhatIsPublishedWhereMicroBatchesKeepThePoolBusy) {
   base::Rng rng(5);
   int busy = 0;

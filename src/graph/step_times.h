@@ -43,7 +43,6 @@ std::vector<int64_t> planned_awaited_ns(const StepGraph& graph);
 
 // Kinds of work on the critical path; kHost: none of the rank's nodes ran.
 enum class PathKind : uint8_t { kCompute, kPull, kPush, kStage, kCopy, kScalars, kUpdate, kHost };
-inline constexpr int kPathKinds = 8;
 const char* name_of(PathKind kind);
 PathKind path_kind(NodeKind kind);
 
