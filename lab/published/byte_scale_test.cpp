@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "plan/lane_test_plans.h"
+#include "plan/test_lane_plans.h"
 #include "plan/test_models.h"
 
 namespace sluice::published {

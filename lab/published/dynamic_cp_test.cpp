@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "plan/lane_test_plans.h"
+#include "plan/test_lane_plans.h"
 #include "plan/test_models.h"
 
 namespace sluice::published {

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "base/rng.h"
-#include "graph/testing.h"
+#include "graph/test_graphs.h"
 #include "graph/trace.h"
 #include "link/route.h"
 #include "model/outline.h"

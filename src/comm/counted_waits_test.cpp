@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "comm/fake.h"
+#include "comm/test_fake.h"
 
 namespace sluice::comm {
 namespace {

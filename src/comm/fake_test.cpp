@@ -1,5 +1,3 @@
-#include "comm/fake.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +9,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "comm/test_fake.h"
 
 namespace sluice::comm {
 namespace {

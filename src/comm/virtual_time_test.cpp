@@ -1,5 +1,3 @@
-#include "comm/virtual_time.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "comm/test_virtual_time.h"
 
 namespace sluice::comm {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "base/rng.h"
 #include "base/text.h"
-#include "comm/fake.h"
+#include "comm/test_fake.h"
 #include "generate/followers.h"
 #include "generate/generator.h"
 #include "layers/head.h"

@@ -12,7 +12,7 @@
 #include "cost/memory_cost.h"
 #include "graph/clock.h"
 #include "graph/memory.h"
-#include "graph/testing.h"
+#include "graph/test_graphs.h"
 #include "graph/verifier.h"
 #include "model/outline.h"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "graph/testing.h"
+#include "graph/test_graphs.h"
 
 namespace sluice::graph {
 namespace {

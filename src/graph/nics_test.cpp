@@ -5,6 +5,7 @@
 #include "graph/clock.h"
 #include "graph/testing.h"
 #include "model/outline.h"
+#include "graph/test_graphs.h"
 
 namespace sluice::graph {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "graph/testing.h"
 #include "model/outline.h"
+#include "graph/test_graphs.h"
 
 namespace sluice::graph {
 namespace {

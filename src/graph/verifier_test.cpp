@@ -9,6 +9,7 @@
 #include "graph/memory.h"
 #include "graph/testing.h"
 #include "model/outline.h"
+#include "graph/test_graphs.h"
 
 namespace sluice::graph {
 namespace {

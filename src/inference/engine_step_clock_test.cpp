@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "inference/engine_steps.h"
-#include "inference/testing.h"
+#include "inference/test_scheduling.h"
 #include "model/test_families.h"
 
 namespace sluice::inference {

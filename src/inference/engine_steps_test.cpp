@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "inference/testing.h"
+#include "inference/test_scheduling.h"
 
 namespace sluice::inference {
 namespace {

@@ -8,6 +8,7 @@
 #include "inference/serving.h"
 #include "inference/testing.h"
 #include "model/outline.h"
+#include "inference/test_scheduling.h"
 
 namespace sluice::inference {
 namespace {

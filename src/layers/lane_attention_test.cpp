@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "comm/fake.h"
+#include "comm/test_fake.h"
 #include "model/head_parts.h"
 
 namespace sluice::layers {

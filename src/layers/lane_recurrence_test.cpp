@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "comm/fake.h"
+#include "comm/test_fake.h"
 #include "layers/row_layout.h"
 
 namespace sluice::layers {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "comm/fake.h"
+#include "comm/test_fake.h"
 #include "layers/head.h"
 #include "layers/make_operation.h"
 #include "layers/operation.h"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "comm/fake.h"
+#include "comm/test_fake.h"
 #include "model/expert_slots.h"
 
 namespace sluice::layers {

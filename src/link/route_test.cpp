@@ -8,8 +8,8 @@
 #include <set>
 #include <tuple>
 
-#include "link/route_text.h"
 #include "link/test_cases.h"
+#include "link/test_route_text.h"
 
 namespace sluice::link {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "comm/fake.h"
+#include "comm/test_fake.h"
 #include "cost/fit.h"
 #include "cost/memory_cost.h"
 #include "model/test_outline.h"

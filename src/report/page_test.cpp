@@ -9,7 +9,7 @@
 #include "base/rng.h"
 #include "base/text.h"
 #include "graph/fsdp_moves.h"
-#include "graph/testing.h"
+#include "graph/test_graphs.h"
 #include "report/closing_summary.h"
 #include "report/run_summary.h"
 

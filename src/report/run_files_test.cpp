@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "graph/testing.h"
+#include "graph/test_graphs.h"
 #include "report/run_summary.h"
 
 namespace sluice::report {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "graph/testing.h"
+#include "graph/test_graphs.h"
 
 namespace sluice::report {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "comm/fake.h"
 #include "model/test_outline.h"
+#include "comm/test_fake.h"
 #include "runtime/test_equivalence.h"
 
 namespace sluice::runtime {

@@ -6,6 +6,7 @@
 #include "graph/step_times.h"
 #include "graph/testing.h"
 #include "model/outline.h"
+#include "graph/test_graphs.h"
 #include "model/parameters.h"
 #include "runtime/local_program.h"
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "comm/fake.h"
+#include "comm/test_fake.h"
 #include "link/test_cases.h"
 #include "model/outline.h"
 #include "runtime/test_cluster.h"

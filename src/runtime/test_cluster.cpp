@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/rng.h"
-#include "comm/fake.h"
+#include "comm/test_fake.h"
 #include "graph/build.h"
 #include "graph/memory.h"
 #include "model/expert_slots.h"

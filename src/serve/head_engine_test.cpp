@@ -7,7 +7,7 @@
 #include <future>
 #include <thread>
 
-#include "comm/fake.h"
+#include "comm/test_fake.h"
 
 namespace sluice::serve {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "comm/fake.h"
+#include "comm/test_fake.h"
 
 #ifdef SLUICE_CUDA
 #include <c10/cuda/CUDAStream.h>

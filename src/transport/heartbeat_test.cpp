@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/fake.h"
+#include "comm/test_fake.h"
 
 namespace sluice::transport {
 namespace {

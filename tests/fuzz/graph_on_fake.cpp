@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "comm/fake.h"
+#include "comm/test_fake.h"
 
 namespace sluice::fuzz {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/virtual_time.h"
+#include "comm/test_virtual_time.h"
 #include "graph/step_graph.h"
 
 namespace sluice::fuzz {

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "graph/clock.h"
-#include "graph/testing.h"
+#include "graph/test_graphs.h"
 #include "graph/verifier.h"
 #include "graph_on_fake.h"
 #include "program.h"

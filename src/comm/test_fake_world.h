@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/fake_options.h"
+#include "comm/test_fake_options.h"
 #include "comm/transport.h"
 
 namespace sluice::comm::fake {

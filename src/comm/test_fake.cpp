@@ -1,4 +1,4 @@
-#include "comm/fake.h"
+#include "comm/test_fake.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "comm/exchange.h"
-#include "comm/fake_world.h"
+#include "comm/test_fake_world.h"
 
 namespace sluice::comm {
 namespace {

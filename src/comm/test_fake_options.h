@@ -1,4 +1,4 @@
-// Delays and timeouts of the in-process ranks of comm/fake.h.
+// Delays and timeouts of the in-process ranks of comm/test_fake.h.
 #pragma once
 
 #include <cstdint>

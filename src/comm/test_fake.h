@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "comm/fake_options.h"
+#include "comm/test_fake_options.h"
 #include "comm/transport.h"
 
 namespace sluice::comm {

@@ -1,4 +1,4 @@
-#include "link/route_text.h"
+#include "link/test_route_text.h"
 
 #include <sstream>
 

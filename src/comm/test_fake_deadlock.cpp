@@ -2,7 +2,7 @@
 #include <set>
 
 #include "base/text.h"
-#include "comm/fake_world.h"
+#include "comm/test_fake_world.h"
 
 namespace sluice::comm::fake {
 namespace {

@@ -1,4 +1,4 @@
-#include "comm/virtual_time.h"
+#include "comm/test_virtual_time.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "comm/fake_world.h"
+#include "comm/test_fake_world.h"
 
 #include <algorithm>
 #include <cstring>
