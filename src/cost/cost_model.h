@@ -142,8 +142,8 @@ class CostModel {
     std::shared_ptr<const Execution> execution = own_execution();
     // Measured time that a pass takes besides if its FSDP groups lie on several nodes (measured_passes.h).
     int64_t measured_pass_ns = 0;
-    ExchangeSet exchanges;       // planners choose from these
-    model::KindTimes cut_times;  // by which stages are cut (cost/cut_stages.h)
+    ExchangeSet exchanges;                     // planners choose from these
+    model::KindTimes cut_times;                // by which stages are cut (cost/cut_stages.h)
     std::optional<base::Interval> trunk = {};  // the operations that are computed (model::Program::trunk)
     // For lanes that divide experts: the expert slots of a lane beyond its even part of the experts
     // (strategy/expert_placement.h); and, by the number of lanes, the load of the busiest lane in percent of

@@ -88,10 +88,10 @@ class MemoryCost {
   }
   int64_t stage_bytes(int stage, int world_size) const;
   int64_t held_bytes_of_stage(int stage) const;
-  int64_t dropped_bytes_per_token(int64_t position) const;           // after its forward
-  int64_t host_bytes_per_token() const;                              // fullest stage
-  int64_t transient_bytes_per_token() const;                         // credits leave room for it
-  int64_t plain_transient_bytes_per_token() const;  // the same without rings and recomputation
+  int64_t dropped_bytes_per_token(int64_t position) const;  // after its forward
+  int64_t host_bytes_per_token() const;                     // fullest stage
+  int64_t transient_bytes_per_token() const;                // credits leave room for it
+  int64_t plain_transient_bytes_per_token() const;          // the same without rings and recomputation
   int64_t most_transient_bytes(int tp) const;
   int64_t attention_bytes_per_token() const;                         // kernels' scratch in a backward
   int64_t ring_bytes_at_work(const model::TokenBytes& bytes) const;  // a token's, beyond other backwards'

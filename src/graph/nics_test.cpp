@@ -3,9 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "graph/clock.h"
-#include "graph/testing.h"
-#include "model/outline.h"
 #include "graph/test_graphs.h"
+#include "model/outline.h"
 
 namespace sluice::graph {
 namespace {

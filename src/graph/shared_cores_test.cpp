@@ -2,9 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "graph/testing.h"
-#include "model/outline.h"
 #include "graph/test_graphs.h"
+#include "model/outline.h"
 
 namespace sluice::graph {
 namespace {

@@ -7,9 +7,8 @@
 #include <utility>
 
 #include "graph/build.h"
-#include "graph/testing.h"
-#include "model/outline.h"
 #include "graph/test_graphs.h"
+#include "model/outline.h"
 #include "model/parameters.h"
 
 namespace sluice::graph {

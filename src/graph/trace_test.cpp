@@ -6,9 +6,8 @@
 #include "base/json.h"
 #include "graph/fsdp_moves.h"
 #include "graph/memory.h"
-#include "graph/testing.h"
-#include "model/outline.h"
 #include "graph/test_graphs.h"
+#include "model/outline.h"
 
 namespace sluice::graph {
 namespace {

@@ -7,9 +7,8 @@
 #include "cost/memory_cost.h"
 #include "graph/clock.h"
 #include "graph/memory.h"
-#include "graph/testing.h"
-#include "model/outline.h"
 #include "graph/test_graphs.h"
+#include "model/outline.h"
 
 namespace sluice::graph {
 namespace {

@@ -5,9 +5,8 @@
 #include <vector>
 
 #include "graph/build.h"
-#include "graph/testing.h"
-#include "model/outline.h"
 #include "graph/test_graphs.h"
+#include "model/outline.h"
 #include "model/parameters.h"
 
 namespace sluice::graph {

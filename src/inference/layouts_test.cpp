@@ -6,9 +6,8 @@
 
 #include "base/error.h"
 #include "inference/serving.h"
-#include "inference/testing.h"
-#include "model/outline.h"
 #include "inference/test_scheduling.h"
+#include "model/outline.h"
 
 namespace sluice::inference {
 namespace {

@@ -642,7 +642,7 @@ TEST(Model, PackedSequencesEqualSeparateOnes) {
     const Data alone{data.flats,
                      {begin, begin + length},
                      {data.targets.begin() + offset, data.targets.begin() + offset + length}};
-    const Outcome outcome = run_layers({packed.shape, {length}}, alone, 2);
+    const Outcome outcome = run_layers({packed.model, {length}}, alone, 2);
     sum.loss_sum += outcome.loss_sum;
     for (size_t i = 0; i < outcome.gradients.size(); ++i) {
       if (sum.gradients.size() == i) sum.gradients.push_back(at::zeros_like(outcome.gradients[i]));

@@ -4,9 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "graph/build.h"
-#include "graph/testing.h"
-#include "model/outline.h"
 #include "graph/test_graphs.h"
+#include "model/outline.h"
 #include "model/parameters.h"
 
 namespace sluice::run {

@@ -4,9 +4,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "comm/fake.h"
-#include "model/test_outline.h"
 #include "comm/test_fake.h"
+#include "model/test_outline.h"
 #include "runtime/test_equivalence.h"
 
 namespace sluice::runtime {

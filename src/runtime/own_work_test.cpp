@@ -4,9 +4,8 @@
 
 #include "graph/build.h"
 #include "graph/step_times.h"
-#include "graph/testing.h"
-#include "model/outline.h"
 #include "graph/test_graphs.h"
+#include "model/outline.h"
 #include "model/parameters.h"
 #include "runtime/local_program.h"
 

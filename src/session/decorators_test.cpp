@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cost/analytic.h"
-#include "model/shape.h"
+#include "model/outline.h"
 #include "session/low_precision_gemms.h"
 #include "session/placed_experts.h"
 
@@ -14,15 +14,15 @@ constexpr int kRanks = 4;
 
 // Four lanes that divide eight experts, and four that do not.
 plan::Planner planner_with_experts() {
-  model::Shape shape = model::named_shape("llama-7b");
-  shape.layers = 2;
-  shape.experts = {.count = 8, .per_token = 2, .hidden = 1024};
+  model::Outline outline = model::named_outline("llama-7b");
+  outline.layers = 2;
+  outline.experts = {.count = 8, .per_token = 2, .hidden = 1024};
   const cost::AnalyticMemory memory{.device_bytes = int64_t{80} << 30, .element_bytes = 2};
   const std::vector<int> degrees = {1};
   plan::PlannerOptions options{.world_size = kRanks};
   for (const char* candidate : {"<1,1,4,4,4>", "<1,1,4,4>"})
     options.candidates.push_back(strategy::parse_strategy(candidate, kRanks));
-  return {std::move(options), cost::CostModel(cost::analytic_options(shape, {}, memory, degrees, 8))};
+  return {std::move(options), cost::CostModel(cost::analytic_options(outline, {}, memory, degrees, 8))};
 }
 
 TEST(Decorators, OfCandidatesLeavePrices) {
