@@ -34,14 +34,13 @@ void require_positions(const strategy::StepPlan& plan, int64_t positions) {
   for (const strategy::Sequence& sequence : plan.sequences) {
     const int64_t behind = sequence.branches.empty() ? 0 : std::ranges::max(sequence.branches);
     const int64_t longest = sequence.prefix_tokens() + behind;
-    SLUICE_ASSERT(longest <= positions, base::text("a sequence of ", longest, " tokens, but tables of ",
-                                                   positions, " positions (EngineOptions::context_length)"));
+    SLUICE_ASSERT(longest <= positions, base::text("a sequence of ", longest, " tokens, but tables of ", positions,
+                                                   " positions (EngineOptions::context_length)"));
   }
 }
 
 std::vector<CodedNumbers> room_for_differences(const model::ParameterTable& table,
-                                               const std::vector<link::Holding>& holdings,
-                                               c10::Device device) {
+                                               const std::vector<link::Holding>& holdings, c10::Device device) {
   std::vector<CodedNumbers> room(table.buckets.size());
   const auto options = at::TensorOptions().device(device);
   for (const link::Holding& holding : holdings) {
@@ -54,8 +53,8 @@ std::vector<CodedNumbers> room_for_differences(const model::ParameterTable& tabl
 }
 
 // By bucket, the parameters that a rank computes with, gathered from the lanes that share them.
-std::vector<at::Tensor> gathered(ParameterStore& store, FsdpChannel& channel,
-                                 const strategy::Pipeline& pipeline, int t) {
+std::vector<at::Tensor> gathered(ParameterStore& store, FsdpChannel& channel, const strategy::Pipeline& pipeline,
+                                 int t) {
   const std::vector<FsdpHolders> all_holders =
       fsdp_holders(store.table(), pipeline, channel.member(), t, /*run_lanes=*/1);
   std::vector<at::Tensor> whole(store.table().buckets.size());
@@ -78,8 +77,7 @@ std::vector<at::Tensor> gathered(ParameterStore& store, FsdpChannel& channel,
 }
 
 // The ranks beside one rank in its pipeline, for text generation.
-void add_neighbours(const strategy::Pipeline& pipeline, const strategy::Place& place,
-                    Engine::ModelPart& part) {
+void add_neighbours(const strategy::Pipeline& pipeline, const strategy::Place& place, Engine::ModelPart& part) {
   part.stage = place.stage;
   for (int stage = 0; stage < pipeline.scheme.pp; ++stage)
     part.stage_ranks.push_back(pipeline.rank_of(stage, place.lane, place.t));
@@ -143,8 +141,7 @@ StepPull Engine::pull_of(const std::shared_ptr<const graph::LinkPlan>& links) {
     pull.holders = Holders::kHaveAll;
   } else if (held_.version + 1 == version && store_.followed()) {
     pull.holders = Holders::kHaveTheStepBefore;
-    if (held_.differences.empty())
-      held_.differences = room_for_differences(table_, links->layout.holdings(rank_), options_.device);
+    if (held_.differences.empty()) held_.differences = room_for_differences(table_, links->layout.holdings(rank_), options_.device);
     pull.differences = &held_.differences;
   }
   held_.version = version;
