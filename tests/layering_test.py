@@ -1,5 +1,6 @@
 """A module includes only what the module table allows, libtorch only where the table says so, and nothing of src/
-what stands in lab/. Files include each other in no circle, a header and its sources counted as one."""
+what stands in lab/. Files include each other in no circle, a header and its sources counted as one, and a module's
+headers form no chain of more than eight."""
 
 import re
 import sys
@@ -61,6 +62,26 @@ def include_faults(path, table, allowed):
             yield f"{place}: {own} may not include {included} (its row lists {sorted(table[own][1])})"
 
 
+def long_chains(paths, most=8):
+    """Headers of one module that a reader would have to read one behind the other: at most `most`."""
+    uses = {}
+    for path in paths:
+        name = str(path.relative_to(path.parts[0]))
+        if path.suffix == ".h" and not path.stem.startswith("test_"):
+            own = name.split("/")[0] + "/"
+            uses[name] = [match[2] for match in INCLUDE.finditer(repository.read(path)) if match[2].startswith(own)]
+    chains = {}
+
+    def chain(name):
+        if name not in chains:
+            chains[name] = max(([name] + chain(other) for other in uses.get(name, ())), key=len, default=[name])
+        return chains[name]
+
+    for name in uses:
+        if len(chain(name)) > most and not any(name in others for others in uses.values()):
+            yield f"{len(chain(name))} headers in a chain, at most {most}: " + " -> ".join(chain(name))
+
+
 def file_circles(paths):
     """Circles of includes, each told once. A header and its sources are one: a.h, a.cpp, a_cuda.cpp."""
     def unit(path):
@@ -103,6 +124,7 @@ def main():
     for path in sources:
         faults += include_faults(path, table, allowed)
     faults += file_circles(sources)
+    faults += long_chains(sources)
     repository.finish(len(sources), faults)
 
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "run/model_shard.h"
+#include "run/planning.h"
 
 namespace sluice::run {
 

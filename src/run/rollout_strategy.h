@@ -6,11 +6,12 @@
 #include <vector>
 
 #include "generate/decoder.h"
-#include "run/planning.h"
 #include "runtime/engine.h"
 #include "session/rollout_schemes.h"
 
 namespace sluice::run {
+
+class Planning;  // run/planning.h
 
 class RolloutStrategy {
  public:

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "corpus/identity.h"
+#include "run/critic.h"
 
 namespace sluice::run {
 

@@ -8,11 +8,12 @@
 
 #include "checkpoint/background_save.h"
 #include "run/checkpoints.h"
-#include "run/critic.h"
 #include "run/run_context.h"
 #include "run/slice_snapshot.h"
 
 namespace sluice::run {
+
+class Critic;  // run/critic.h
 
 class Saver {
  public:
