@@ -39,7 +39,7 @@ constexpr int kShareLanes = 64;       // for mixtures of experts
 constexpr size_t kSampleStride = 12;  // stride over the 48 sample batches, ascending by longest sequence
 
 struct Case {
-  std::string model;  // a shipped shape, or a folder beside this file
+  std::string model;  // a shipped model, or a folder beside this file
   std::string corpus;
   int64_t context = 0;
 };

@@ -25,7 +25,7 @@ std::vector<std::string> changes(const RunConfig& then, const RunConfig& now) {
   }
   for (const auto& [section, keys] : after) {
     if (!keys.is_table()) continue;
-    // Keys are in both tables, except for those of [model]: hf, or the keys of a shape.
+    // Keys are in both tables, except for those of [model]: hf, or the keys of an outline.
     toml::table both = *before[section].as_table();
     for (const auto& [key, value] : *keys.as_table()) both.insert_or_assign(key, value);
     for (const auto& [key, unused] : both) {

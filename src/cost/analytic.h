@@ -90,7 +90,7 @@ struct AnalyticMemory {
 std::string analytic_source(const model::Model& model, const std::string& where);
 
 // REQUIRES: rates are positive; `beyond` has a link for each of the topology's larger groups; every degree
-// cuts the shape (model::tp_fault).
+// cuts the model (model::tp_fault).
 CostModel::Options analytic_options(const model::Model& model, const Rates& rates,
                                     const AnalyticMemory& memory, std::span<const int> tp_degrees,
                                     const strategy::Topology& topology);

@@ -62,7 +62,7 @@ struct MemoryModel {
   int64_t attention_bytes = 0;
   int64_t attention_bytes_per_token = 0;
   int64_t host_bytes = 0;  // a rank's limit of host memory; 0: not known, no limit
-  // Parameters counted for a layer, and for either end of the model; 0: those of the shape.
+  // Parameters counted for a layer, and for either end of the model; 0: those of the model.
   int64_t layer_parameters = 0;
   int64_t end_parameters = 0;
   int64_t master_bytes = 0;  // a master parameter that the optimizer updates; 0: a float's, or a double's

@@ -126,7 +126,7 @@ struct LayerContext {
 };
 
 // `like` gives device and compute type; `positions` is the context length. Throws base::InputError with
-// model::tp_fault's text when tp cannot cut the shape.
+// model::tp_fault's text when tp cannot cut the model.
 LayerContext layer_context(const model::Model& model, const TensorParallel& parallel, int64_t positions,
                            const at::TensorOptions& like);
 

@@ -24,7 +24,7 @@ struct Case {
   double lse_error = 0.0;  // error added to the saved log-sum-exp
   at::Device device = at::kCPU;
   // Shapes by layer, for layers with their own definition (model::BlockType::own): an MLP alone has no heads,
-  // a mixer alone no MLP. Empty: all layers have `shape`.
+  // a mixer alone no MLP. Empty: all layers have `model`.
   std::vector<model::Outline> layers = {};
 
   const model::Outline& shape_of(int64_t layer) const {

@@ -48,7 +48,7 @@ struct Holding {
 // and that shard cut by the lanes of its share group. Share groups are replicas; idle ranks hold nothing.
 class ComputeLayout {
  public:
-  // Throws base::InputError naming the scheme and the fault if a scheme cannot cut the shape
+  // Throws base::InputError naming the scheme and the fault if a scheme cannot cut the model
   // (model::tp_fault, more stages than layers), or a placement is for other experts.
   ComputeLayout(const model::ParameterTable& table, const strategy::Strategy& strategy, int world_size);
 

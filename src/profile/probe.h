@@ -59,7 +59,7 @@ struct ProbeResult {
 };
 
 // Collective over all ranks; all use rank 0's figures. Call it with the thread count of training. InputError
-// if a TP degree cannot divide the shape or exceeds the world size.
+// if a TP degree cannot divide the model or exceeds the world size.
 ProbeResult probe(const ProbeOptions& options, comm::Transport& transport);
 
 // Costs of engine steps by kind on the ranks of a TP group, as its first rank measures them. Takes about a

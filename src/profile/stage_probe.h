@@ -45,7 +45,7 @@ class StageProbe {
     int most_blocks = 2;                                             // for each kind
     generate::Sampling sampling{.temperature = 1};
   };
-  // `parallel` and its group must outlive the probe. InputError if tp cannot divide the shape.
+  // `parallel` and its group must outlive the probe. InputError if tp cannot divide the model.
   StageProbe(const Options& options, const layers::TensorParallel& parallel);
   ~StageProbe();
 

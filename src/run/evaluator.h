@@ -54,7 +54,7 @@ class Evaluator {
 
   // Replaces the weights by another model's, also in shards that model_shard() returned. Collective, as the
   // constructor. InputError on all ranks, with the weights unchanged, if one rank cannot open the model, or
-  // its shape differs.
+  // its model differs.
   void reload(const std::function<ModelSource()>& open);
 
   // Collective: this rank's part of the present model. It is valid while the evaluator lives and, on several

@@ -23,7 +23,7 @@ struct ExportCheck {
   std::string line() const;  // for people
 };
 
-// Loads a folder that export_checkpoint wrote from this checkpoint with these options. Compares shape, loss
+// Loads a folder that export_checkpoint wrote from this checkpoint with these options. Compares model, loss
 // of a few sequences, end tokens, chat template and tokenizer with the checkpoint's and, if they still exist,
 // the run's corpora. RunError naming the difference. The losses are left out if memory is too small for the
 // model.

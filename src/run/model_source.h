@@ -30,7 +30,7 @@ struct ModelSource {
   std::string name() const;
   // float64 for checkpoints with float64 masters, else float32: the type that loses nothing.
   config::ComputeType exact_dtype() const;
-  // Fills the masters; float64 ones are rounded where the store keeps float32. REQUIRES: a store of shape().
+  // Fills the masters; float64 ones are rounded where the store keeps float32. REQUIRES: a store of model().
   void load(runtime::ParameterStore& store);
 };
 

@@ -228,7 +228,7 @@ void Resumed::tell_of_changes() const {
   if (rank() != 0 || !config_) return;
   config::RunConfig then = *config_;
   config::RunConfig now = asked();
-  then.model = now.model;        // it fits: its shape was compared, and a folder may have moved
+  then.model = now.model;        // it fits: its model was compared, and a folder may have moved
   if (then.parallel.proposed) {  // the strategies that "auto" chose
     then.parallel.strategies.clear();
     then.parallel.proposed = false;

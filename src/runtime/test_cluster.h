@@ -25,7 +25,7 @@ namespace sluice::runtime {
 // large enough that their transfers and moments may be coded. The model's ends are too small for codecs
 // (strategy::kLeastDifferences).
 model::Outline coded_outline();
-// Costs of the shape with made-up times. Ample memory and FP64 unless others are given.
+// Costs of the model with made-up times. Ample memory and FP64 unless others are given.
 constexpr int64_t kAmpleBytes = int64_t{1} << 32;
 cost::CostModel small_cost(const model::Outline& outline, int gpus_per_node,
                            int64_t device_bytes = kAmpleBytes,
@@ -130,7 +130,7 @@ struct RunOptions {
   std::shared_ptr<const layers::NumberLoss> number_loss = {};  // for shapes whose head has numbers
   int64_t figures = 0;                                         // its inputs for each row
   double z_loss = 0;                                           // as in layers::with_z_loss
-  // A teacher of this shape, drawn with another seed, runs before each step under its plan.
+  // A teacher of this outline, drawn with another seed, runs before each step under its plan.
   std::optional<model::Outline> teacher = {};
   layers::Distillation distillation = {};
   double moe_aux_loss_coeff = 0;           // as in layers::LayerContext

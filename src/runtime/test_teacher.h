@@ -13,7 +13,7 @@ namespace sluice::runtime {
 
 class TestTeacher {
  public:
-  // Made beside an engine of these options; all arguments but the shape and the options must outlive it.
+  // Made beside an engine of these options; all arguments but the model and the options must outlive it.
   TestTeacher(const model::Outline& outline, cost::CostModel cost,
               const std::vector<strategy::Strategy>& strategies, comm::Transport& transport,
               const Engine& beside, Engine::Options options)

@@ -15,7 +15,7 @@ int64_t token_at(int64_t document, int64_t position, int64_t vocab);
 StepTokens made_up_tokens(const strategy::StepPlan& plan, int world_size, int rank, int64_t vocab,
                           int64_t loss_one_in = 1);
 
-// The same tokens for a shape whose head has numbers: rows with a target have a class, and `figures` figures.
+// The same tokens for a model whose head has numbers: rows with a target have a class, and `figures` figures.
 StepTokens made_up_numbers(const strategy::StepPlan& plan, int world_size, int rank,
                            const model::Outline& outline, int64_t figures);
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "cost/memory_cost.h"
+#include "model/outline.h"
 #include "schedule/micro_batch_table.h"
 #include "schedule/pipeline_schedule.h"
 
@@ -16,13 +17,13 @@ using strategy::PipelinePlan;
 // Forward a·l² + l + 7, input gradient twice that, weight gradient 3 a token; a transfer takes a nanosecond
 // for 64 bytes beside its latency.
 cost::CostModel plain_cost(double a) {
-  cost::CostModel::Options options{.shape = {.layers = 4,
-                                             .hidden = 16,
-                                             .heads = 2,
-                                             .kv_heads = 2,
-                                             .head_dim = 8,
-                                             .ffn_hidden = 32,
-                                             .vocab = 64}};
+  cost::CostModel::Options options{.model = model::Outline{.layers = 4,
+                                                           .hidden = 16,
+                                                           .heads = 2,
+                                                           .kv_heads = 2,
+                                                           .head_dim = 8,
+                                                           .ffn_hidden = 32,
+                                                           .vocab = 64}};
   using cost::Quadratic;
   const cost::KindCost block{
       {Quadratic::from_ns(a, 1, 7), Quadratic::from_ns(2 * a, 2, 14), Quadratic::from_ns(0, 3, 0)}, 100, 100};

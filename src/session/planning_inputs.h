@@ -20,7 +20,7 @@ namespace sluice::session {
 struct PlanningOptions {
   int gpus = 0;                          // 0: all of a cluster file, one node of a preset
   std::string cluster;                   // a preset or a file (JSON, TOML); empty: a800x8
-  std::string model;                     // a shipped shape or a Hugging Face folder; empty: calibration's
+  std::string model;                     // a shipped model or a Hugging Face folder; empty: calibration's
   std::string calibration = "analytic";  // a shipped fit, a file, or "analytic"
   std::optional<cost::MeasuredPrices> prices = {};  // instead of model and calibration
   std::vector<std::filesystem::path> lengths;       // corpora, lengths.json, or files with one length a line
