@@ -19,8 +19,7 @@ class OtherTokenizers : public testing::Test {
  protected:
   void SetUp() override {
     fs::create_directories(folder_);
-    config_.model.resolved = model::test_outline(2);
-    config_.model.resolved->vocab = 64;
+    config_.model.resolved = model::with_vocab(model::test_outline(2), 64);
   }
   void TearDown() override { fs::remove_all(folder_); }
 

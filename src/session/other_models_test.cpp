@@ -45,8 +45,7 @@ class OtherModels : public testing::Test {
   }
   static config::RunConfig run() {
     config::RunConfig config;
-    config.model.resolved = model::test_outline(2);
-    config.model.resolved->vocab = 64;
+    config.model.resolved = model::with_vocab(model::test_outline(2), 64);
     return config;
   }
   template <typename Find>
@@ -75,7 +74,7 @@ TEST_F(OtherModels, ARewardModelHasOneLabel) {
   config.rl.algorithm = config::RlAlgorithm::kGrpo;
   config.rl.reward = {"exact", "model:" + write("one", labels(1))};
   ASSERT_EQ(reward_models(config).size(), 1);
-  EXPECT_EQ(reward_models(config).front().shape.head.numbers, 1);
+  EXPECT_EQ(reward_models(config).front().value.head().numbers, 1);
   config.rl.reward = {"model:" + write("two", labels(2))};
   EXPECT_NE(refusal([&] { reward_models(config); }).find("ends in 2 labels"), std::string::npos);
   config.rl.reward = {"model:" + write("language")};
@@ -100,7 +99,7 @@ TEST_F(OtherModels, ATeacherWithOtherRowsIsCutToThoseOfBoth) {
     config.teacher.hf = write("padded", "", rows);
     const OtherModel teacher = teachers(config).front();
     EXPECT_EQ(teacher.common_rows, rows == 64 ? 0 : std::min<int64_t>(rows, 64));
-    EXPECT_EQ(teacher.value.vocab, 64);
+    EXPECT_EQ(teacher.value.vocab(), 64);
   }
 }
 
@@ -124,14 +123,14 @@ TEST_F(OtherModels, ACriticHasAValueOfEachToken) {
   config.rl.critic = write("reward", labels(1));
   const OtherModel critic = critics(config).front();
   EXPECT_TRUE(critic.trained);
-  EXPECT_EQ(critic.value.head.kind, model::HeadKind::kTokens);
-  EXPECT_EQ(critic.value.head.numbers, 1);
+  EXPECT_EQ(critic.value.head().kind, model::HeadKind::kTokens);
+  EXPECT_EQ(critic.value.head().numbers, 1);
 }
 
 TEST_F(OtherModels, RanksOwnEvenSlices) {
   config::RunConfig config = run();
   config.teacher.hf = write("teacher");
-  const int64_t parameters = model::parameter_table(teachers(config).front().shape).size();
+  const int64_t parameters = model::parameter_table(teachers(config).front().value).size();
   const cost::MemoryModel memory{.element_bytes = 2, .owner_bytes_per_parameter = 16};
   const int64_t tables = cost::kSmallTensorBytes;
   EXPECT_EQ(other_bytes(other_models(config), memory, 1), tables + 2 * parameters);

@@ -102,7 +102,7 @@ TEST_F(PlanningInputsTest, ACalibrationBringsItsModel) {
   PlanningOptions given = options();
   given.model.clear();
   given.calibration = file("calibration.json", calibration_of("llama-13b"));
-  EXPECT_EQ(resolve_planning(given).calibration.options.model.layers, 40);
+  EXPECT_EQ(resolve_planning(given).calibration.options.model.layers(), 40);
   given.model = "llama-7b";
   EXPECT_THAT(fault(given), HasSubstr("is of another model than llama-7b"));
 }
