@@ -1,11 +1,14 @@
 """A whole release, each part installed in a clean environment and used: `make release` runs this on dist/ (DIST).
 
 Libtorch comes from PyPI, without the libraries of GPU runs: half a gigabyte. The container recipe is not built here, where there is no
-Docker; `tools/bare_machine` executes such steps as root.
+Docker: that its files and its packages are there is checked. `tools/bare_machine` executes its steps as root.
 """
 
+import importlib.machinery
+import importlib.util
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -47,16 +50,54 @@ def try_source(_):
     with tarfile.open(only("sluice-*-source.tar.gz")) as tar:
         tar.extractall(folder)
     source, = folder.glob("sluice-*")
-    subprocess.run(["cmake", "--preset", "release", "-DSLUICE_TORCH=OFF", "-DSLUICE_PYTHON=OFF"], cwd=source, check=True,
-                   stdout=subprocess.DEVNULL)
-    subprocess.run(["cmake", "--build", "build", "--target", "sluice"], cwd=source, check=True, stdout=subprocess.DEVNULL)
-    told = installed.programs_wheel.output(source / "build/sluice", "--version").strip()
+    require_readme(source)
+    quiet = {"cwd": source, "check": True, "stdout": subprocess.DEVNULL}
+    subprocess.run(["tools/bootstrap", "--check"], **quiet)
+    subprocess.run(["make", "configure"], **quiet)  # what the README's `make train` begins with
+    options = ["-B", "build-planner", "-DSLUICE_TORCH=OFF", "-DSLUICE_PYTHON=OFF"]
+    subprocess.run(["cmake", "--preset", "release", *options], **quiet)
+    subprocess.run(["cmake", "--build", "build-planner", "--target", "sluice"], **quiet)
+    told = installed.programs_wheel.output(source / "build-planner/sluice", "--version").strip()
     if told != f"sluice {installed.programs_wheel.version()}":
         sys.exit(f"the source archive's program says {told}")
 
 
+def require_readme(source):
+    """Every file of the repository that the README links to or hands to a command is in the archive."""
+    text = (source / "README.md").read_text()
+    named = {*re.findall(r"\]\(([\w./-]+)", text), *re.findall(r"\b(?:examples|tools|bench|docs)/[\w./-]+\w", text)}
+    if missing := sorted(name for name in named if not (source / name).exists()):
+        sys.exit(f"the source archive lacks what its README names: {', '.join(missing)}")
+    print(f"the archive has all {len(named)} files that its README names")
+
+
+def try_container(_):
+    loader = importlib.machinery.SourceFileLoader("bare_machine", str(installed.ROOT / "tools/bare_machine"))
+    bare_machine = importlib.util.module_from_spec(importlib.util.spec_from_loader("bare_machine", loader))
+    loader.exec_module(bare_machine)
+    steps = list(bare_machine.instructions(DIST / "Dockerfile"))
+    base = next(rest for word, rest in steps if word == "FROM").split()[0].removesuffix("-slim")
+    if base not in bare_machine.SYSTEMS:
+        sys.exit(f"Dockerfile: FROM {base} is none of {', '.join(bare_machine.SYSTEMS)}, on which wheels are tried")
+    for source in (words[0] for word, rest in steps if word == "COPY" and len(words := rest.split())):
+        if not (DIST / source).exists():
+            sys.exit(f"Dockerfile: COPY takes {source}, which {DIST} lacks")
+    commands = [rest for word, rest in steps if word == "RUN"]
+    wheels = {name for command in commands for name in re.findall(r"/wheels/(\S+\.whl)", command)}
+    packages = {name for command in commands for told in re.findall(r"apt-get install([^&;]*)", command)
+                for name in told.split() if not name.startswith("-")}
+    for wheel in wheels:
+        only(wheel)
+    for package in packages:
+        if not installed.programs_wheel.output("apt-cache", "search", "--names-only", f"^{re.escape(package)}$").strip():
+            sys.exit(f"Dockerfile: Debian has no package {package}, as far as this machine's lists know")
+    if not wheels or not packages:
+        sys.exit(f"Dockerfile: its steps install {len(wheels)} wheels and {len(packages)} packages of Debian")
+    print(f"the recipe's files and packages are there: {', '.join(sorted(wheels | packages))}")
+
+
 def main():
-    for part in (try_programs, try_planner, try_source):
+    for part in (try_container, try_programs, try_planner, try_source):
         if len(sys.argv) < 2 or part.__name__ == f"try_{sys.argv[1]}":
             print(f"release: {part.__name__.replace('_', ' ')}", flush=True)
             with tempfile.TemporaryDirectory() as name:
