@@ -17,6 +17,10 @@ READS_VALUES = {"model", "layers"}
 OUTLINES = {"model/outline.h", "model/outline_sizes.h"}
 READS_OUTLINES = {"src/config/keys.cpp", "src/config/config_file.cpp", "src/cost/measured_prices.cpp"}
 TEST_FILE = re.compile(r"_test\.cpp$|/test_|/testing")
+# Kernels of ops by what they run on. They do not know each other: operations choose between them.
+BACKENDS = re.compile(r"ops/(cpu|cuda|libraries)/")
+# Kernels of other modules are made of these.
+KERNEL_PARTS = {"ops/cuda/kernels.h", "ops/cuda/kernel_parts.h"}
 
 
 def table_faults(table, docs):
@@ -82,6 +86,21 @@ def long_chains(paths, most=8):
             yield f"{len(chain(name))} headers in a chain, at most {most}: " + " -> ".join(chain(name))
 
 
+def wall_faults(path):
+    """Includes of ops' kernels from other modules, and of one kind of kernel from another."""
+    if path.name.endswith("_test.cpp") or path.parts[0] != "src":
+        return
+    backend = BACKENDS.match(str(path.relative_to("src")))
+    for _, included in INCLUDE.findall(repository.read(path)):
+        other = BACKENDS.match(included)
+        if not other or included in KERNEL_PARTS:
+            continue
+        if path.parts[1] != "ops":
+            yield f"{path}: {included} is a kernel's: include the operation that chooses it"
+        elif backend and backend[1] != other[1]:
+            yield f"{path}: a kernel of {backend[1]} may not include {included}"
+
+
 def file_circles(paths):
     """Circles of includes, each told once. A header and its sources are one: a.h, a.cpp, a_cuda.cpp."""
     def unit(path):
@@ -115,14 +134,14 @@ def main():
     except (KeyError, ValueError) as error:
         repository.finish(1, [f"CMakeLists.txt: {error}"])
     faults = list(table_faults(table, module_table.from_docs()))
-    sources = repository.files("src/*/*.h", "src/*/*.cpp", "src/*/*.cu", "lab/*/*.h", "lab/*/*.cpp")
+    sources = repository.files("src/*/*.h", "src/*/*.cpp", "src/*/*.cu", "src/*/*/*.h", "src/*/*/*.cpp", "src/*/*/*.cu", "lab/*/*.h", "lab/*/*.cpp")
     programs = repository.lab_programs()
     sources = [path for path in sources if path.parent not in programs]
     lab = {path.parts[1] for path in sources if path.parts[0] == "lab"}
     for module in sorted({path.parts[1] for path in sources} - lab):
         faults += [f"CMakeLists.txt: {module} links {other} of lab/" for other in sorted(allowed[module] & lab)]
     for path in sources:
-        faults += include_faults(path, table, allowed)
+        faults += [*include_faults(path, table, allowed), *wall_faults(path)]
     faults += file_circles(sources)
     faults += long_chains(sources)
     repository.finish(len(sources), faults)

@@ -114,7 +114,7 @@ def words():
 
 def declared(kind):
     """Public types, functions or fields of the headers in src/."""
-    for path in repository.files("src/*/*.h"):
+    for path in repository.files("src/*/*.h", "src/*/*/*.h"):
         yield from (name for of, name in cpp_names.of_header(repository.read(path)) if of == kind)
 
 

@@ -58,7 +58,7 @@ def faults_of(path, programs):
 
 
 def main():
-    sources = repository.files("src/*/*.h", "src/*/*.cpp", "src/*/*.cu", "lab/*/*.h", "lab/*/*.cpp", "cli/*.h", "cli/*.cpp", "tests/*/*.h")
+    sources = repository.files("src/*/*.h", "src/*/*.cpp", "src/*/*.cu", "src/*/*/*.h", "src/*/*/*.cpp", "src/*/*/*.cu", "lab/*/*.h", "lab/*/*.cpp", "cli/*.h", "cli/*.cpp", "tests/*/*.h")
     programs = repository.lab_programs()
     repository.finish(len(sources), [fault for path in sources for fault in faults_of(path, programs)])
 

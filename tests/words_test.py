@@ -118,7 +118,7 @@ def main():
     own_paths = [str(folder) for folder in (repository.ROOT, pathlib.Path.home()) if len(folder.parts) > 2]
     paths = repository.files("*")
     faults = [fault for path in paths for fault in faults_of(path, own_paths)]
-    for path in repository.files("src/*/*.h", "src/*/*.cpp", "lab/*/*.h", "lab/*/*.cpp"):
+    for path in repository.files("src/*/*.h", "src/*/*.cpp", "src/*/*/*.h", "src/*/*/*.cpp", "lab/*/*.h", "lab/*/*.cpp"):
         if not path.stem.endswith("_test"):
             faults += word_faults(path)
             faults += node_faults(path)

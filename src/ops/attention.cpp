@@ -19,10 +19,10 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "ops/attention_cpu.h"
-#include "ops/attention_cudnn.h"
+#include "ops/cpu/attention_cpu.h"
+#include "ops/cuda/gpu.h"
 #include "ops/device.h"
-#include "ops/gpu.h"
+#include "ops/libraries/attention_cudnn.h"
 #include "ops/simd.h"
 
 namespace sluice::ops {

@@ -16,7 +16,7 @@
 
 #include <limits>
 
-#include "ops/gpu.h"
+#include "ops/cuda/gpu.h"
 #include "ops/simd.h"
 
 namespace sluice::ops {

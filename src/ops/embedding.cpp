@@ -11,7 +11,7 @@
 
 #include <algorithm>
 
-#include "ops/gpu.h"
+#include "ops/cuda/gpu.h"
 #include "ops/simd.h"
 
 namespace sluice::ops {

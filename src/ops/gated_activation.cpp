@@ -14,7 +14,7 @@
 #include <limits>
 #include <numbers>
 
-#include "ops/gpu.h"
+#include "ops/cuda/gpu.h"
 #include "ops/simd.h"
 
 namespace sluice::ops {

@@ -11,7 +11,7 @@
 
 #include "ops/simd.h"
 #ifdef SLUICE_CUDA
-#include "ops/cublaslt.h"
+#include "ops/libraries/cublaslt.h"
 #endif
 
 namespace sluice::ops {

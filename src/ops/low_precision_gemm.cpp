@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "ops/gpu.h"
+#include "ops/cuda/gpu.h"
 #include "ops/simd.h"
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -19,7 +19,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "ops/gpu.h"
+#include "ops/cuda/gpu.h"
 #include "ops/simd.h"
 #include "ops/state_pass.h"
 

@@ -12,7 +12,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "ops/gpu.h"
+#include "ops/cuda/gpu.h"
 #include "ops/simd.h"
 
 namespace sluice::ops {

@@ -7,8 +7,8 @@
 
 #include <algorithm>
 
-#include "ops/blas.h"
-#include "ops/gpu.h"
+#include "ops/cpu/blas.h"
+#include "ops/cuda/gpu.h"
 #include "ops/simd.h"
 
 namespace sluice::ops {

@@ -1,4 +1,4 @@
-#include "ops/kernel_parts.h"
+#include "ops/cuda/kernel_parts.h"
 #include "runtime/link_kernels.h"
 
 namespace sluice::runtime {

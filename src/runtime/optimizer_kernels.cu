@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "ops/kernel_parts.h"
+#include "ops/cuda/kernel_parts.h"
 #include "runtime/optimizer_kernels.h"
 
 namespace sluice::runtime {

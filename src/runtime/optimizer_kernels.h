@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "ops/kernels.h"
+#include "ops/cuda/kernels.h"
 
 namespace sluice::runtime {
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "ops/kernels.h"
+#include "ops/cuda/kernels.h"
 
 namespace sluice::runtime {
 

@@ -2,7 +2,7 @@
 // element of x. The gradient reads 2 bytes per element of dx, and reads and writes 4 per element of a row
 // that occurs. Its tokens come sorted by id, so that one thread sums an element over any number of tokens, in
 // their order.
-#include "ops/kernel_parts.h"
+#include "ops/cuda/kernel_parts.h"
 
 namespace sluice::ops::kernels {
 namespace {

@@ -17,9 +17,9 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "ops/cublaslt.h"
-#include "ops/gemm_form.h"
-#include "ops/proved_on_gpu.h"
+#include "ops/libraries/cublaslt.h"
+#include "ops/libraries/gemm_form.h"
+#include "ops/libraries/proved_on_gpu.h"
 
 namespace sluice::ops::cublaslt {
 namespace {

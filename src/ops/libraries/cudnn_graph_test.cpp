@@ -1,7 +1,7 @@
 // The graphs that cuDNN can run on GPUs that are not here: it finds engines from a description of the GPU.
 // Their results are compared by device_ops_test.cpp if there is a GPU.
 #ifdef SLUICE_CUDNN
-#include "ops/cudnn_graph.h"
+#include "ops/libraries/cudnn_graph.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "ops/kernels.h"
+#include "ops/cuda/kernels.h"
 #ifdef SLUICE_CUDA_ON_HOST
 #define SLUICE_UNROLL
 #define SLUICE_UNROLL_BY(times)

@@ -3,14 +3,14 @@
 // define the results.
 //
 // The sources (*_kernels.cu) are built by nvcc, and a second time for the host, where the tests run them
-// thread by thread (cuda_on_host.h). Sums are taken in float, in an order that depends on the shape alone.
+// thread by thread (test_cuda_on_host.h). Sums are taken in float, in an order that depends on the shape alone.
 #pragma once
 
 #include <cstdint>
 #include <initializer_list>
 
 #ifdef SLUICE_CUDA_ON_HOST
-#include "ops/cuda_on_host.h"
+#include "ops/cuda/test_cuda_on_host.h"
 #else
 #include <cuda_runtime_api.h>
 namespace sluice::ops::kernels {

@@ -4,7 +4,7 @@
 #include <cfloat>
 #include <cmath>
 
-#include "ops/kernel_parts.h"
+#include "ops/cuda/kernel_parts.h"
 
 namespace sluice::ops::kernels {
 namespace {

@@ -15,9 +15,9 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "ops/attention_cudnn.h"
-#include "ops/cudnn_graph.h"
-#include "ops/proved_on_gpu.h"
+#include "ops/libraries/attention_cudnn.h"
+#include "ops/libraries/cudnn_graph.h"
+#include "ops/libraries/proved_on_gpu.h"
 #include "ops/sequence_groups.h"
 
 namespace sluice::ops::cudnn {

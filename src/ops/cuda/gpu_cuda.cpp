@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "ops/gpu.h"
-#include "ops/kernels.h"
+#include "ops/cuda/gpu.h"
+#include "ops/cuda/kernels.h"
 
 namespace sluice::ops::gpu {
 namespace {

@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ops/cudnn_graph.h"
+#include "ops/libraries/cudnn_graph.h"
 
 #define CUDNN_FRONTEND_SKIP_JSON_LIB
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING

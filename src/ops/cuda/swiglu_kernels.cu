@@ -1,6 +1,6 @@
 // The kernels of SwiGLU (ops/gated_activation.h), bound by memory. Per element of the result, forward reads 2 elements and
 // writes 1; backward reads 3 and writes 3. A thread computes one vector of gate and up.
-#include "ops/kernel_parts.h"
+#include "ops/cuda/kernel_parts.h"
 
 namespace sluice::ops::kernels {
 namespace {

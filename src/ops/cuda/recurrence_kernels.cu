@@ -2,7 +2,7 @@
 // needs only the state of another chunk, so a block takes some columns of one head's states through all
 // chunks of a piece. Row data pass through shared memory a few keys at a time. Products of rows take an
 // exponential for each pair of rows and key, whatever the decays: as many as multiply-adds.
-#include "ops/kernel_parts.h"
+#include "ops/cuda/kernel_parts.h"
 
 namespace sluice::ops::kernels {
 namespace {

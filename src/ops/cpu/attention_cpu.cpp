@@ -6,7 +6,7 @@
 // It rescales the sums by exp(m_old - m_new) (Milakov and Gimelshein 2018, "Online normalizer calculation for
 // softmax"). Backward computes the tiles transposed, P_CR: then all large matrices but one enter products
 // without transposition.
-#include "ops/attention_cpu.h"
+#include "ops/cpu/attention_cpu.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/blas.h"
+#include "ops/cpu/blas.h"
 #include "ops/simd.h"
 
 namespace sluice::ops::cpu {

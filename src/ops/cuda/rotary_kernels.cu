@@ -1,6 +1,6 @@
 // The kernel of ops/rotary.h. Bound by memory: reads and writes each element once; all heads of a row read
 // its angles, which stay in the caches. A thread rotates one vector of pairs.
-#include "ops/kernel_parts.h"
+#include "ops/cuda/kernel_parts.h"
 
 namespace sluice::ops::kernels {
 namespace {

@@ -1,9 +1,9 @@
-#include "ops/gemm_form.h"
+#include "ops/libraries/gemm_form.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "ops/blas.h"
+#include "ops/cpu/blas.h"
 
 namespace sluice::ops {
 namespace {

@@ -3,7 +3,7 @@
 // all read the head's log-sum-exp before one of them writes it.
 #include <cmath>
 
-#include "ops/kernel_parts.h"
+#include "ops/cuda/kernel_parts.h"
 
 namespace sluice::ops::kernels {
 namespace {

@@ -1,7 +1,7 @@
 // The kernels of ops/norm.h, whose source has the derivation. A block keeps whole rows in registers, so each
 // matrix passes memory once: forward 2 elements per element of x, backward 5. A thread has the same columns
 // in every row, so it sums its part of the weight's gradient over the block's rows alone.
-#include "ops/kernel_parts.h"
+#include "ops/cuda/kernel_parts.h"
 
 namespace sluice::ops::kernels {
 namespace {

@@ -10,19 +10,19 @@
 
 #define SLUICE_CUDA_ON_HOST
 #include "ops/attention.h"
-#include "ops/attention_kernels.cu"
 #include "ops/cross_entropy.h"
-#include "ops/cross_entropy_kernels.cu"
+#include "ops/cuda/attention_kernels.cu"
+#include "ops/cuda/cross_entropy_kernels.cu"
+#include "ops/cuda/embedding_kernels.cu"
+#include "ops/cuda/norm_kernels.cu"
+#include "ops/cuda/recurrence_kernels.cu"
+#include "ops/cuda/rotary_kernels.cu"
+#include "ops/cuda/swiglu_kernels.cu"
 #include "ops/embedding.h"
-#include "ops/embedding_kernels.cu"
 #include "ops/gated_activation.h"
 #include "ops/norm.h"
-#include "ops/norm_kernels.cu"
-#include "ops/recurrence_kernels.cu"
 #include "ops/rotary.h"
-#include "ops/rotary_kernels.cu"
 #include "ops/state_pass.h"
-#include "ops/swiglu_kernels.cu"
 
 namespace sluice::ops {
 namespace {
