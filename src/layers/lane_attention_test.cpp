@@ -230,7 +230,7 @@ LanePartSpans spans_of(const LaneCase& c, int lane) {
 }
 
 AttentionMask mask_of(const LaneCase& c) { return c.causal ? AttentionMask::kCausal : AttentionMask::kFull; }
-Reach reach_of(const LaneCase& c) {
+Reach lane_reach(const LaneCase& c) {
   Reach reach{.mask = mask_of(c)};
   if (c.window > 0) reach.windows = {c.window};
   return reach;
@@ -240,7 +240,7 @@ Reach reach_of(const LaneCase& c) {
 Bytes run_lane(const LaneCase& c, const Values& values, int lane, comm::Communicator& communicator,
                const LaneOutcome& outcome) {
   const std::vector<base::Interval> rows = lane_of(c, lane).rows;
-  const RowLayout layout = cp_row_layout(spans_of(c, lane), 1, at::kCPU, reach_of(c));
+  const RowLayout layout = cp_row_layout(spans_of(c, lane), 1, at::kCPU, lane_reach(c));
   const Values own{take(values.q, rows), take(values.k, rows), take(values.v, rows), take(values.dout, rows)};
   const at::Tensor qkv = at::cat({own.q, own.k, own.v}, 1).flatten(1);
   LaneChannel channel(communicator);

@@ -53,7 +53,7 @@ void expect_as_expanded(const model::Outline& outline, int world_size, const std
   options.strategies = {strategy};
   options.initial = expanded_base(options.model, options.dtype);
   RunOptions beforehand = options;
-  beforehand.model = model::with_plain_base(options.model);
+  beforehand.model = model::with_plain_base(options.model).outline();
   // Coding expanded numbers again gives the same codes.
   const RunRecord coded = run_in_process(options), expanded = run_in_process(beforehand);
   EXPECT_EQ(coded.losses, expanded.losses) << strategy;
@@ -90,7 +90,7 @@ TEST(QuantizedBase, TrainsAsItsExpandedNumbersOnOneRank) {
   options.model = shape_of(WeightFormat::kNf4, 8, 0);
   options.initial = expanded_base(options.model, options.dtype);
   RunOptions beforehand = options;
-  beforehand.model = model::with_plain_base(options.model);
+  beforehand.model = model::with_plain_base(options.model).outline();
   const RunRecord coded = run_in_process(options), expanded = run_in_process(beforehand);
   EXPECT_EQ(coded.losses, expanded.losses);
   EXPECT_LT(coded.losses.back(), coded.losses.front());

@@ -38,11 +38,11 @@ model::Outline coded_outline() {
   return outline;
 }
 
-cost::CostModel small_cost(const model::Outline& outline, int gpus_per_node, int64_t device_bytes,
+cost::CostModel small_cost(const model::Model& model, int gpus_per_node, int64_t device_bytes,
                            const Precision& precision, const strategy::WireCodecs& codecs) {
   cost::CostModel::Options options;
-  options.model = outline;
-  const model::Program program(outline);
+  options.model = model;
+  const model::Program program(model);
   for (int tp = 1; tp <= 12; ++tp) {
     const cost::Quadratic times = cost::Quadratic::from_ns(0.01 / tp, 100.0 / tp, 2000);
     const cost::Quadratic embedding = cost::Quadratic::from_ns(0, 10, 500);

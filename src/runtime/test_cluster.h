@@ -27,8 +27,7 @@ namespace sluice::runtime {
 model::Outline coded_outline();
 // Costs of the model with made-up times. Ample memory and FP64 unless others are given.
 constexpr int64_t kAmpleBytes = int64_t{1} << 32;
-cost::CostModel small_cost(const model::Outline& outline, int gpus_per_node,
-                           int64_t device_bytes = kAmpleBytes,
+cost::CostModel small_cost(const model::Model& model, int gpus_per_node, int64_t device_bytes = kAmpleBytes,
                            const Precision& precision = {.compute = comm::DType::kFloat64},
                            const strategy::WireCodecs& codecs = {});
 

@@ -16,7 +16,8 @@ void record_owned(ParameterStore& store, OwnedState& state) {
     for (size_t kind = 0; kind < numbers.size(); ++kind) {
       std::vector<double>& whole = state[static_cast<size_t>(bucket.index)][kind];
       whole.resize(static_cast<size_t>(bucket.size));
-      std::copy_n(numbers[kind].const_data_ptr<double>(), slice.owned.size(), whole.begin() + slice.owned.begin);
+      std::copy_n(numbers[kind].const_data_ptr<double>(), slice.owned.size(),
+                  whole.begin() + slice.owned.begin);
     }
   }
 }
@@ -26,7 +27,8 @@ void set_owned(const OwnedState& state, ParameterStore& store) {
     OwnerSlice& slice = store.owner(bucket.index);
     const auto part = [&](size_t kind) {
       const std::vector<double>& whole = state[static_cast<size_t>(bucket.index)][kind];
-      return at::from_blob(const_cast<double*>(whole.data()) + slice.owned.begin, {slice.owned.size()}, at::kDouble);
+      return at::from_blob(const_cast<double*>(whole.data()) + slice.owned.begin, {slice.owned.size()},
+                           at::kDouble);
     };
     slice.master.copy_(part(0));
     if (!bucket.trained) continue;

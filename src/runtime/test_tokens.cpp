@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/rng.h"
-#include "model/outline.h"
+#include "model/model.h"
 #include "strategy/pass.h"
 
 namespace sluice::runtime {
@@ -43,9 +43,9 @@ StepTokens tokens_by_row(const strategy::StepPlan& plan, int world_size, int ran
 }  // namespace
 
 // For a head of numbers: the last or the first token's row; for a token head, about one row in three.
-bool has_number(const strategy::Sequence& sequence, int64_t position, const model::Outline& outline) {
-  const bool first = outline.head.pooling == model::Pooling::kCls;
-  if (outline.head.kind != model::HeadKind::kTokens)
+bool has_number(const strategy::Sequence& sequence, int64_t position, const model::Model& model) {
+  const bool first = model.head().pooling == model::Pooling::kCls;
+  if (model.head().kind != model::HeadKind::kTokens)
     return first ? position == 0 : position + 1 == sequence.length_tokens;
   return position == 0 || (sequence.document + position) % 3 == 0;
 }
@@ -61,14 +61,14 @@ StepTokens made_up_tokens(const strategy::StepPlan& plan, int world_size, int ra
 }
 
 StepTokens made_up_numbers(const strategy::StepPlan& plan, int world_size, int rank,
-                           const model::Outline& outline, int64_t figures) {
+                           const model::Model& model, int64_t figures) {
   return tokens_by_row(
       plan, world_size, rank,
       [&](LanePartTokens& rows, const strategy::Sequence& sequence, int64_t position) {
-        rows.tokens.push_back(token_at(sequence.document, position, outline.vocab));
-        const bool has = has_number(sequence, position, outline);
+        rows.tokens.push_back(token_at(sequence.document, position, model.vocab()));
+        const bool has = has_number(sequence, position, model);
         const int64_t label = sequence.document + position;
-        rows.targets.push_back(has ? label % std::max<int64_t>(1, outline.head.numbers) : -1);
+        rows.targets.push_back(has ? label % std::max<int64_t>(1, model.head().numbers) : -1);
         for (int64_t i = 0; has && i < figures; ++i)
           rows.given.push_back(static_cast<double>((label + i) % 5) / 5);
       });

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "model/outline.h"
+#include "model/model.h"
 #include "runtime/step_tokens.h"
 #include "strategy/step_plan.h"
 
@@ -17,10 +17,10 @@ StepTokens made_up_tokens(const strategy::StepPlan& plan, int world_size, int ra
 
 // The same tokens for a model whose head has numbers: rows with a target have a class, and `figures` figures.
 StepTokens made_up_numbers(const strategy::StepPlan& plan, int world_size, int rank,
-                           const model::Outline& outline, int64_t figures);
+                           const model::Model& model, int64_t figures);
 
 // Whether a row has a loss: under a vocabulary head, and under a head of numbers.
 bool has_loss(const strategy::Sequence& sequence, int64_t position, int64_t one_in);
-bool has_number(const strategy::Sequence& sequence, int64_t position, const model::Outline& outline);
+bool has_number(const strategy::Sequence& sequence, int64_t position, const model::Model& model);
 
 }  // namespace sluice::runtime
