@@ -134,7 +134,7 @@ int64_t gather_once_ns(Sharding sharding, const published::GroupProgram& program
   if (sharding != Sharding::kZero2) return 0;
   RivalTraits traits = traits_of(cost);
   traits.keeps_gathered = false;
-  const strategy::FsdpRuns runs = strategy::fsdp_runs(program.scheme, options.topology);
+  const strategy::FsdpRuns runs = strategy::fsdp_runs(program.scheme, cost.options().topology);
   const cost::FsdpCost gathering(with_traits(cost, traits), program.scheme, runs);
   int64_t longest_ns = 0;
   for (int stage = 0; stage < program.scheme.pp; ++stage) {

@@ -42,12 +42,12 @@ TEST(PlanAhead, EndsWithoutBeingAskedForAllSteps) {
 }
 
 // Two ranks whose memory holds about 2,000 tokens each under tp = 1.
-cost::CostModel small_cost(const model::Outline& outline) {
+cost::CostModel small_cost(const model::Model& model) {
   constexpr int kDegrees[] = {1, 2};
   cost::AnalyticMemory memory;
   memory.logits_chunk_bytes = 1 << 16;
   memory.device_bytes = 8 << 20;
-  return cost::CostModel(cost::analytic_options(outline, cost::Rates{}, memory, kDegrees, 2));
+  return cost::CostModel(cost::analytic_options(model, cost::Rates{}, memory, kDegrees, 2));
 }
 
 class PrepareStep : public testing::Test {

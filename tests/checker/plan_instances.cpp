@@ -92,8 +92,8 @@ void fill_degree(Rng& rng, int tp, cost::CostModel::Options& options) {
 constexpr int kDegrees[] = {1, 2, 4, 8};
 
 // Devices between too small for the model and roomy.
-int64_t random_device_bytes(Rng& rng, const model::Outline& outline) {
-  return model::parameter_count(outline) * rng.between(4, 30) + skewed(rng, 28);
+int64_t random_device_bytes(Rng& rng, const model::Model& model) {
+  return model::parameter_count(model) * rng.between(4, 30) + skewed(rng, 28);
 }
 
 // Often of nodes alone.
@@ -198,7 +198,7 @@ Instance random_instance(uint64_t seed) {
     const int64_t candidates = skewed(rng, 3);
     for (int64_t i = 0; i < candidates; ++i) {
       instance.candidates.push_back(
-          random_strategy(rng, instance.world_size, instance.calibration.options.model.layers));
+          random_strategy(rng, instance.world_size, instance.calibration.options.model.layers()));
     }
     int64_t longest = std::min<int64_t>(1 << 17, planner_of(instance, {}).max_len_tokens());
     if (longest == 0) continue;  // the model does not fit

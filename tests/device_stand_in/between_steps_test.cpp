@@ -209,7 +209,7 @@ class Rollouts : public testing::TestWithParam<Rollout> {};
 TEST_P(Rollouts, SayAsOnTheHost) {
   RunOptions options = three_steps({"<2,2,1>", "<1,1,4>"});
   options.steps = 2;
-  GetParam().model(options.model);
+  GetParam().outline(options.model);
   expect_no_fault(expect_as_on_host(options, rollouts));
 }
 INSTANTIATE_TEST_SUITE_P(DeviceStandIn, Rollouts, testing::ValuesIn(kRollouts),
