@@ -67,7 +67,8 @@ void expect_of_layers(const Model& model) {
 
 TEST(Model, FiguresOfPublishedModelsAreThoseOfTheirLayers) {
   const std::filesystem::path root = SLUICE_SOURCE_DIR;
-  for (const auto& [name, config] : base::read_json(root / "data/models.json").items()) {
+  const base::Json shipped = base::read_json(root / "data/models.json");
+  for (const auto& [name, config] : shipped.items()) {
     SCOPED_TRACE(name);
     expect_of_layers(model_to_plan_from_hugging_face(config, name));
   }
