@@ -41,6 +41,8 @@ std::shared_ptr<const CostModel::Figures> CostModel::figures_of(Options options)
   // Balanced lanes hold contiguous parts and attend to earlier lanes alone: attention must be causal.
   if (!options.model.causal()) options.exchanges.balanced = false;
   auto figures = std::make_shared<Figures>();
+  figures->window = options.model.window();
+  figures->latent = options.model.latent() != nullptr;
   figures->program = model::Program(options.model, options.cut_times);
   if (options.trunk) figures->program = figures->program.trunk(*options.trunk);
   const model::Program& program = figures->program;

@@ -159,7 +159,7 @@ class CostModel {
   explicit CostModel(Options options);
   const Options& options() const { return figures_->options; }
   const model::Program& program() const { return figures_->program; }
-  int64_t window() const { return options().model.window(); }  // Work is counted with it
+  int64_t window() const { return figures_->window; }  // Work is counted with it
 
   // Whatever is priced beside the machine and the model. A derived model has all of it.
   const Conditions& conditions() const { return conditions_; }
@@ -189,7 +189,7 @@ class CostModel {
   // deferred weight gradient keeps what they want to free. EP and rings of latent keys do, too: a lane has
   // other lanes' rows only during the input gradient.
   bool splits_backward(const strategy::Scheme& scheme) const {
-    const bool narrow_rings = options().model.latent() != nullptr && scheme.cp > 1;
+    const bool narrow_rings = figures_->latent && scheme.cp > 1;
     return scheme.pp > 1 && scheme.ep == 1 && !narrow_rings && !policy().recomputes() &&
            policy().offload_permille == 0;
   }
@@ -288,6 +288,8 @@ class CostModel {
   struct Figures {
     Options options;
     model::Program program;
+    int64_t window = 0;               // the model's
+    bool latent = false;              // whether keys are made from narrow rows
     std::vector<BlockCounts> before;  // by position: counts of the blocks before it
     std::map<int, Sums> sums_by_tp;
   };
