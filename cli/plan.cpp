@@ -55,6 +55,7 @@ Planning make_planning(const PlanArguments& arguments) {
     RunPlanningOptions run = arguments.run;
     run.calibration = arguments.calibration;
     run.method = arguments.method;
+    const SlowNotice notice("choosing strategies to plan with");
     return planning_of_run(run);
   }
   session::PlanningOptions inputs = arguments.inputs;
@@ -282,10 +283,7 @@ void run(const PlanArguments& arguments) {
     if (!arguments.calibration.empty()) inputs.calibration = arguments.calibration;
     return plan_serving(inputs, arguments.serving, arguments.json);
   }
-  Planning planning = [&] {
-    const SlowNotice notice("choosing strategies to plan with");
-    return make_planning(arguments);
-  }();
+  Planning planning = make_planning(arguments);
   skip_to(arguments.step, planning.sampler);
   if (arguments.batches > 0) {
     plan_several(planning, arguments);

@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "cli/model_folder.h"
 #include "cli/number.h"
+#include "cli/slow_notice.h"
 #include "model/parameter_count.h"
 #include "strategy/device_peaks.h"
 
@@ -95,7 +96,10 @@ Planning planning_of(const session::PlanningOptions& options, const std::string&
   } else {
     log_counted(inputs.calibration.options.model);
   }
-  Planning planning{session::make_planner(session::task_of(inputs, {.method = named})),
+  SlowNotice notice("choosing strategies to plan with");
+  session::PlanningTask task = session::task_of(inputs, {.method = named});
+  task.progress = [&notice](const std::string& how_far) { notice.tell(how_far); };
+  Planning planning{session::make_planner(task),
                     session::PhasedSampler(std::make_unique<corpus::Sampler>(inputs.sampler()))};
   planning.peak_flops_per_ns =
       strategy::peak_flops_per_ns(inputs.cluster, planning.planner.options().world_size);

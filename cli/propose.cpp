@@ -9,6 +9,7 @@
 #include "cli/number.h"
 #include "cli/outputs.h"
 #include "cli/planning.h"
+#include "cli/slow_notice.h"
 #include "config/run_config.h"
 #include "report/strategies_table.h"
 #include "session/codec_choice.h"
@@ -34,16 +35,19 @@ void run(const ProposeArguments& arguments) {
       session::proposing_method_named(arguments.method, static_cast<uint64_t>(arguments.inputs.seed));
   const session::PlanningInputs inputs = session::resolve_planning(with_model_folder(arguments.inputs));
   log_proposing(inputs);
-  const session::PlanningTask task = session::task_of(inputs, {.method = method,
-                                                               .max_strategies = arguments.most,
-                                                               .max_cp = arguments.max_cp,
-                                                               .fsdp = arguments.share});
+  session::PlanningTask task = session::task_of(inputs, {.method = method,
+                                                         .max_strategies = arguments.most,
+                                                         .max_cp = arguments.max_cp,
+                                                         .fsdp = arguments.share});
+  SlowNotice notice("proposing strategies");
+  task.progress = [&notice](const std::string& how_far) { notice.tell(how_far); };
   base::Json made_from = session::to_json(inputs);
   made_from["method"] = arguments.method;
   made_from["max"] = arguments.most;
   made_from["max_cp"] = arguments.max_cp;
   made_from["fsdp"] = arguments.share;
   const std::vector<plan::Proposal> proposals = session::propose_for_both(task);
+  notice.tell("comparing what ranks send each other");
   base::Json file = session::strategies_to_json(proposals, task, inputs.cluster, std::move(made_from));
   if (const auto codecs = session::choose_codecs(task, proposals)) file["codecs"] = session::to_json(*codecs);
   if (!arguments.out.empty()) base::write_json(arguments.out, file);

@@ -12,15 +12,16 @@
 
 namespace sluice::cli {
 
-// Prints a line on stderr, "still WHAT after 6 s", a while after construction and then now and then until it
-// is destroyed.
+// Prints a line on stderr, "still WHAT after 6 s: HOW FAR", a while after construction and then now and then
+// until it is destroyed.
 class SlowNotice {
  public:
   explicit SlowNotice(std::string what, std::chrono::seconds every = std::chrono::seconds(3))
       : thread_([this, what = std::move(what), every] {
           std::unique_lock lock(mutex_);
           for (auto waited = every; !over_.wait_for(lock, every, [this] { return ended_; }); waited += every)
-            std::cerr << base::text("sluice: still ", what, " after ", waited.count(), " s\n");
+            std::cerr << base::text("sluice: still ", what, " after ", waited.count(), " s",
+                                    how_far_.empty() ? "" : ": ", how_far_, "\n");
         }) {}
   ~SlowNotice() {
     {
@@ -30,6 +31,11 @@ class SlowNotice {
     over_.notify_one();
     thread_.join();
   }
+  // From any thread.
+  void tell(std::string how_far) {
+    const std::lock_guard lock(mutex_);
+    how_far_ = std::move(how_far);
+  }
   SlowNotice(const SlowNotice&) = delete;
   SlowNotice& operator=(const SlowNotice&) = delete;
 
@@ -37,6 +43,7 @@ class SlowNotice {
   std::mutex mutex_;
   std::condition_variable over_;
   bool ended_ = false;
+  std::string how_far_;
   std::thread thread_;  // last: it uses the others
 };
 

@@ -95,7 +95,7 @@ void JudgedMix::plan(size_t batch, int64_t limit_ns) {
   if (!least_part_.known() || part < least_part_) least_part_ = part;
   part_.planned_ns += part.planned_ns;
   part_.fluid_ns += part.fluid_ns;
-  part_.step_overhead_ns = planned_beside_ns_ / std::ranges::count(planned_, true);
+  part_.step_overhead_ns = planned_beside_ns_ / planned_batches();
 }
 
 int64_t JudgedMix::beside_ns(size_t batch, const std::vector<PackedPipeline>& packed) const {

@@ -3,6 +3,7 @@
 // corrected by the ratio of plan to estimate on the few batches that were planned.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -72,6 +73,7 @@ class JudgedMix {
   // planned one. Stops once total_with, corrected by these plans, is no longer below `limit_ns`.
   void plan_winnable(const std::vector<int64_t>& best_ns, const PlannedPart& others, int64_t limit_ns);
   bool probed() const { return probed_; }
+  int64_t planned_batches() const { return std::ranges::count(planned_, true); }
   // FluidTimes::kNever where the batch was not planned.
   int64_t planned_ns(size_t batch) const { return planned_[batch] ? least_ns_[batch] : FluidTimes::kNever; }
   const PlannedPart& planned_part() const { return part_; }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -36,6 +37,8 @@ struct ProposalOptions {
   int max_fsdp = 1;  // most of them that share parameters
   int thoroughness =
       1;  // multiplies the starting points that are improved and the mixes that are planned with
+  // Called now and then with the strategies compared and the steps planned so far; null: nobody asks.
+  std::function<void(int64_t strategies, int64_t steps)> progress = {};
 };
 
 // The range of some batches' longest sequences, in tokens; both 0 without any.

@@ -21,9 +21,9 @@ constexpr int64_t kNever = FluidTimes::kNever;
 // Numbers of single-scheme mixes looked at, of starts and finalists
 // of each place's search, and of candidates for a place at the end.
 constexpr size_t kBreadth = 8;
-constexpr size_t kProbed = 6;     // for each place, until a probed one is best
-constexpr int kFewest = 5;        // suffices for batches outside the sample
-constexpr int kMostRanks = 1024;  // in a part
+constexpr size_t kProbed = 6;         // for each place, until a probed one is best
+constexpr int kFewest = 5;            // suffices for batches outside the sample
+constexpr int kMostRanks = 1024;      // in a part
 constexpr int64_t kHopelessPart = 2;  // limit: a batch's best plan plus this part of it
 
 int64_t sum(const std::vector<int64_t>& times_ns) {
@@ -144,6 +144,7 @@ class Portfolio {
   void judge_uniform();
   void judge_all_shared();
   void update_least();
+  void tell_progress() const;
   void widen(const std::vector<int64_t>& best_ns, size_t place);
   std::vector<size_t> ranking(const std::vector<int64_t>& best_ns, size_t place) const;
   size_t leader(const std::vector<int64_t>& best_ns, size_t place);
@@ -213,6 +214,14 @@ void Portfolio::update_least() {
     if (!least_.known() || part < least_) least_ = part;
     least_.step_overhead_ns = beside_ns;
   }
+  tell_progress();
+}
+
+void Portfolio::tell_progress() const {
+  if (!options_.progress) return;
+  int64_t steps = 0;
+  for (const JudgedMix& judged : judged_) steps += judged.planned_batches();
+  options_.progress(std::ssize(judged_), steps);
 }
 
 // Mixes that may take a place and are not members elsewhere, the best first.

@@ -180,10 +180,14 @@ Measured measure(const ProbeOptions& options, Ranks& ranks, comm::Transport& tra
   const bool narrows = options.low_precision != base::GemmFormat::kAsComputed;
   const int64_t probes = 1 + (options.decodes ? 1 : 0) + (narrows ? 1 : 0);
   const int64_t shares = static_cast<int64_t>(options.tp_degrees.size()) * probes + 1;
+  const auto share_done = [&, done = int64_t{0}]() mutable {
+    if (options.progress) options.progress(++done, shares);
+  };
   for (const int tp : options.tp_degrees) {
     DegreeProbe degree(options, tp, base::GemmFormat::kAsComputed, transport);
     FittedTimes times = degree.measure(ranks, options.budget_ns / shares);
     fits_by_tp[tp] = std::move(times.fits);
+    share_done();
     // A leftover rank has measured nothing; rank 0's figures count.
     for (size_t kind = 0; kind < times.kinds.size(); ++kind) {
       const ActivationBytes& bytes = degree.bytes()[kind];
@@ -194,11 +198,13 @@ Measured measure(const ProbeOptions& options, Ranks& ranks, comm::Transport& tra
       const FittedTimes of_narrow = narrow.measure(ranks, options.budget_ns / shares);
       for (size_t kind = 1; kind + 1 < of_narrow.kinds.size(); ++kind)
         model.kinds_by_tp[tp][kind].low_precision[options.low_precision] = of_narrow.kinds[kind];
+      share_done();
     }
     if (!options.decodes) continue;
     std::vector<cost::DecodeCost> decoding = degree.measure_decoding(ranks, options.budget_ns / shares);
     for (size_t kind = 0; kind < decoding.size(); ++kind)
       model.kinds_by_tp[tp][kind].decode = std::move(decoding[kind]);
+    share_done();
   }
   LinkProbeOptions links;
   links.model = options.model;
@@ -210,6 +216,7 @@ Measured measure(const ProbeOptions& options, Ranks& ranks, comm::Transport& tra
   links.moments = options.moments;
   links.budget_ns = options.budget_ns / shares;
   const LinkMeasurement measured = measure_links(links, transport);
+  share_done();
   model.intra = measured.intra;
   model.inter = measured.inter;
   model.host = measured.host;

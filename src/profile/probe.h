@@ -9,6 +9,7 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -41,6 +42,8 @@ struct ProbeOptions {
   bool decodes = false;               // whether engine steps are timed, too
   std::string name = "probe";         // prefix of its communicators' names, unique on a transport
   int64_t budget_ns = 3'000'000'000;  // target; a few repetitions run in any case
+  // Called after each of the probe's parts, which take about equal times; null: nobody asks.
+  std::function<void(int64_t done, int64_t all)> progress = {};
 };
 
 // A run's memory on a device under these options, as cost models count it.

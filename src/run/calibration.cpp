@@ -133,6 +133,15 @@ cost::Calibration unmeasured_calibration(const CalibrationRequest& request, int 
   return with_machine(std::move(calibration), request);
 }
 
+profile::ProbeResult measure(profile::ProbeOptions options, comm::Transport& transport,
+                             survive::Activity& activity) {
+  const auto measuring = activity.shared("measuring this machine");
+  options.progress = [&activity](int64_t done, int64_t all) {
+    activity.progress(base::text(done, " of ", base::human_count(all, "probe", "probes")));
+  };
+  return profile::probe(options, transport);
+}
+
 cost::Calibration calibrate(const CalibrationRequest& request, comm::Transport& transport,
                             survive::Control& control) {
   cost::Calibration calibration;
@@ -151,8 +160,7 @@ cost::Calibration calibrate(const CalibrationRequest& request, comm::Transport& 
     if (!measure) calibration = with_machine(*earlier, request);
   });
   if (!measure) return calibration;
-  const auto measuring = control.activity().shared("measuring this machine");
-  return profile::probe(probe_options(request, std::move(tp_degrees)), transport).calibration;
+  return measure(probe_options(request, std::move(tp_degrees)), transport, control.activity()).calibration;
 }
 
 std::vector<strategy::Device> measured_devices(const CalibrationRequest& request, survive::Control& control) {

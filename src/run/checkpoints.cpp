@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "run/load_progress.h"
 
 namespace sluice::run {
 
@@ -35,7 +36,7 @@ void read_state(checkpoint::Checkpoint& checkpoint, const model::Bucket& bucket,
 }
 
 template <typename Element>
-void load_slices(checkpoint::Checkpoint& checkpoint, runtime::ParameterStore& store) {
+void load_slices(checkpoint::Checkpoint& checkpoint, runtime::ParameterStore& store, LoadProgress progress) {
   for (const model::Bucket& bucket : store.table().buckets) {
     runtime::OwnerSlice& slice = store.owner(bucket.index);
     if (slice.owned.empty()) continue;
@@ -49,17 +50,19 @@ void load_slices(checkpoint::Checkpoint& checkpoint, runtime::ParameterStore& st
       read_state<Element>(checkpoint, bucket, slice.owned, state, numbers);
       moment->write(0, numbers);
     }
+    progress.add(slice.owned.size());
   }
 }
 
 }  // namespace
 
-void load_parameters(checkpoint::Checkpoint& checkpoint, runtime::ParameterStore& store) {
+void load_parameters(checkpoint::Checkpoint& checkpoint, runtime::ParameterStore& store,
+                     survive::Activity& activity) {
   checkpoint.require_model(store.table().model, master_type(store.options().precision));
   if (master_type(store.options().precision) == checkpoint::TensorType::kFloat64) {
-    load_slices<double>(checkpoint, store);
+    load_slices<double>(checkpoint, store, {activity, store});
   } else {
-    load_slices<float>(checkpoint, store);
+    load_slices<float>(checkpoint, store, {activity, store});
   }
   store.refresh_compute_copies();
 }

@@ -35,7 +35,8 @@ checkpoint::Retention retention_of(const config::CheckpointConfig& config);
 checkpoint::TensorType master_type(const runtime::Precision& precision);
 
 // Fills the owner slices. InputError as checkpoint::Checkpoint.
-void load_parameters(checkpoint::Checkpoint& checkpoint, runtime::ParameterStore& store);
+void load_parameters(checkpoint::Checkpoint& checkpoint, runtime::ParameterStore& store,
+                     survive::Activity& activity);
 // DamagedCheckpoint if the sampler's state or the corpora cannot be read, or belong to another step.
 RunState run_state(const checkpoint::Checkpoint& checkpoint);
 

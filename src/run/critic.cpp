@@ -94,7 +94,7 @@ Critic::Critic(RunContext& run)
     if (const auto& policy = run.start().resumed().directory()) return load(*policy);
     const std::filesystem::path& folder = trunk_.model().folder;
     const bool whole = !folder.empty() && checkpoint::has_hugging_face_weights(folder);
-    begin_parameters(run.config(), whole ? folder.string() : "", trunk_.store());
+    begin_parameters(run.config(), whole ? folder.string() : "", trunk_.store(), run.control().activity());
   });
 }
 
@@ -108,7 +108,7 @@ void Critic::load(const storage::Location& policy) {
                    "its export as model.hf"));
   }
   checkpoint::Checkpoint checkpoint(own);
-  load_parameters(checkpoint, trunk_.store());
+  load_parameters(checkpoint, trunk_.store(), run_.activity());
 }
 
 std::vector<std::vector<double>> Critic::values(const rl::MiniBatch& episodes, int64_t step) {

@@ -23,6 +23,7 @@
 #include "runtime/make_executor.h"
 #include "session/run_planning.h"
 #include "survive/control.h"
+#include "survive/start_notices.h"
 #include "transport/device_transport.h"
 #include "transport/gloo.h"
 
@@ -83,7 +84,7 @@ class Evaluator::Impl {
     engine_ = std::make_unique<runtime::Engine>(table_, planner_.options().candidates,
                                                 device_transport_ ? *device_transport_ : *transport_,
                                                 runtime::make_executor(device_, {}), engine);
-    model.load(engine_->store());
+    load(model);
   }
 
   comm::Communicator& ranks() { return *ranks_; }
@@ -122,6 +123,7 @@ class Evaluator::Impl {
   at::Tensor logits(const std::vector<int64_t>& tokens);
 
  private:
+  void load(ModelSource& model);
   // The devices of all ranks.
   std::vector<profile::DeviceCard> cards_of(const config::TrainConfig& train) {
     const profile::DeviceCard own = profile::device_card(train, launch_);
@@ -156,6 +158,15 @@ void Evaluator::Impl::require_all_open(const std::string& fault) {
     throw base::InputError(base::text("rank ", other - all.begin(), " can't open the newer model"));
 }
 
+void Evaluator::Impl::load(ModelSource& model) {
+  survive::Activity activity;
+  const auto loading =
+      activity.own(base::text("loading ", base::human_count(table_.size()), " parameters of ", model.name()));
+  std::optional<survive::StartNotices> notices;
+  if (launch_.rank == 0) notices.emplace(activity);
+  model.load(engine_->store(), activity);
+}
+
 void Evaluator::Impl::reload(const std::function<ModelSource()>& open) {
   ModelSource model;
   std::string fault;
@@ -167,7 +178,7 @@ void Evaluator::Impl::reload(const std::function<ModelSource()>& open) {
     fault = error.what();
   }
   require_all_open(fault);
-  model.load(engine_->store());
+  load(model);
   // Renews a held shard at the same addresses, so that its users see the new weights.
   if (held_) held();
 }

@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 #include "checkpoint/hugging_face.h"
+#include "run/load_progress.h"
 #include "run/snapshot_replicas.h"
 #include "run/snapshot_size.h"
 #include "session/other_models.h"
@@ -14,23 +15,24 @@ void initialize(const config::RunConfig& config, runtime::ParameterStore& store,
   runtime::initialize(store, static_cast<uint64_t>(config.model.seed.value_or(config.data.seed)), coded);
 }
 
-void load_weights(const std::string& folder, runtime::ParameterStore& store) {
+void load_weights(const std::string& folder, runtime::ParameterStore& store, survive::Activity& activity) {
   const checkpoint::HuggingFaceModel weights(folder);
+  LoadProgress progress(activity, store);
   runtime::load_masters(
-      store,
-      [&](int bucket, base::Interval interval, float* values) {
+      store, progress.counted([&](int bucket, base::Interval interval, float* values) {
         weights.read(store.table().buckets[static_cast<size_t>(bucket)], interval, values);
-      },
-      [&](const model::Bucket& plain, base::Interval interval, float* values) {
+      }),
+      progress.counted_plain([&](const model::Bucket& plain, base::Interval interval, float* values) {
         weights.read(plain, interval, values);
-      });
+      }));
 }
 
 bool has_adapters(const runtime::ParameterStore& store) { return store.table().model.lora().rank > 0; }
 
-void begin_parameters(const config::RunConfig& config, runtime::ParameterStore& store) {
+void begin_parameters(const config::RunConfig& config, runtime::ParameterStore& store,
+                      survive::Activity& activity) {
   const bool whole = !config.model.hf.empty() && checkpoint::has_hugging_face_weights(config.model.hf);
-  run::begin_parameters(config, whole ? config.model.hf : "", store);
+  run::begin_parameters(config, whole ? config.model.hf : "", store, activity);
 }
 
 void load_parameters(const config::RunConfig& config, Resumed& resumed, const Reference& reference,
@@ -40,11 +42,11 @@ void load_parameters(const config::RunConfig& config, Resumed& resumed, const Re
                                       base::human_count(store.table().size()), " parameters");
   control.together(what, [&] {
     checkpoint::Checkpoint* checkpoint = resumed.checkpoint();
-    if (checkpoint == nullptr && reference.empty()) begin_parameters(config, store);
+    if (checkpoint == nullptr && reference.empty()) begin_parameters(config, store, control.activity());
     if (checkpoint == nullptr) return;
     // A checkpoint has adapters only if they were trained before.
     if (has_adapters(store)) initialize(config, store, runtime::Coded::kLeft);
-    run::load_parameters(*checkpoint, store);
+    run::load_parameters(*checkpoint, store, control.activity());
   });
   resumed.close_checkpoint();
 }
@@ -52,13 +54,13 @@ void load_parameters(const config::RunConfig& config, Resumed& resumed, const Re
 }  // namespace
 
 void begin_parameters(const config::RunConfig& config, const std::string& folder,
-                      runtime::ParameterStore& store) {
+                      runtime::ParameterStore& store, survive::Activity& activity) {
   const bool whole = !folder.empty();
   // Model folders have no adapters, and no new head.
   const bool has_head = !store.table().model.has_vocabulary();
   if (!whole || has_adapters(store) || has_head)
     initialize(config, store, whole ? runtime::Coded::kLeft : runtime::Coded::kDrawn);
-  if (whole) load_weights(folder, store);
+  if (whole) load_weights(folder, store, activity);
 }
 
 Reference::Reference(const config::RunConfig& config, runtime::ParameterStore& store,
@@ -66,7 +68,7 @@ Reference::Reference(const config::RunConfig& config, runtime::ParameterStore& s
     : store_(store) {
   if (!session::needs_reference(config.rl)) return;
   control.together("loading the reference", [&] {
-    begin_parameters(config, store);
+    begin_parameters(config, store, control.activity());
     for (const model::Bucket& bucket : store.table().buckets)
       masters_.push_back(bucket.trained ? store.owner(bucket.index).master.clone() : at::Tensor());
   });

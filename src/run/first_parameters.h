@@ -44,7 +44,7 @@ class Reference {
 // Initializes a model's parameters with the weights of a folder ("": none), and with random numbers for those
 // that the folder lacks.
 void begin_parameters(const config::RunConfig& config, const std::string& folder,
-                      runtime::ParameterStore& store);
+                      runtime::ParameterStore& store, survive::Activity& activity);
 
 // Collective: fills the store with the parameters that the run resumes from. Without a checkpoint or
 // snapshot, the store keeps the reference's parameters, which the run begins with.

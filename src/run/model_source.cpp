@@ -12,6 +12,7 @@
 #include "model/tuning.h"
 #include "run/checkpoints.h"
 #include "run/learnt_turns.h"
+#include "run/load_progress.h"
 
 namespace sluice::run {
 
@@ -31,18 +32,19 @@ config::ComputeType ModelSource::exact_dtype() const {
   return wide ? config::ComputeType::kFloat64 : config::ComputeType::kFloat32;
 }
 
-void ModelSource::load(runtime::ParameterStore& store) {
+void ModelSource::load(runtime::ParameterStore& store, survive::Activity& activity) {
+  LoadProgress progress(activity, store);
   const bool wide_store = store.options().precision.master() == comm::DType::kFloat64;
   if (values) {
-    runtime::load_masters(store, values->read);
+    runtime::load_masters(store, progress.counted(values->read));
   } else if (hugging_face) {
-    runtime::load_masters(store, [&](int bucket, base::Interval interval, float* values) {
+    runtime::load_masters(store, progress.counted([&](int bucket, base::Interval interval, float* values) {
       hugging_face->read(bucket, interval, values);
-    });
+    }));
   } else if (wide_store && exact_dtype() == config::ComputeType::kFloat64) {
-    load_parameters(*checkpoint, store);
+    load_parameters(*checkpoint, store, activity);
   } else {
-    runtime::load_masters(store, checkpoint::float_masters(*checkpoint));
+    runtime::load_masters(store, progress.counted(checkpoint::float_masters(*checkpoint)));
   }
 }
 

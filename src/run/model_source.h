@@ -11,6 +11,7 @@
 #include "checkpoint/load.h"
 #include "config/run_config.h"
 #include "runtime/parameter_store.h"
+#include "survive/activity.h"
 
 namespace sluice::run {
 
@@ -31,7 +32,8 @@ struct ModelSource {
   // float64 for checkpoints with float64 masters, else float32: the type that loses nothing.
   config::ComputeType exact_dtype() const;
   // Fills the masters; float64 ones are rounded where the store keeps float32. REQUIRES: a store of model().
-  void load(runtime::ParameterStore& store);
+  // The activity is told how far loading is.
+  void load(runtime::ParameterStore& store, survive::Activity& activity);
 };
 
 // Adds the adapters of PEFT folders to the model, side by side (checkpoint/peft_folder.h), in their order.

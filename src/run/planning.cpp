@@ -1,6 +1,7 @@
 #include "run/planning.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -38,7 +39,8 @@ Planning::Planning(const RunOptions& options, const AgreedConfig& agreed, const 
   const cost::CostModel::Options prices = priced(control);
   control.together(config_.parallel.strategies.empty() ? "proposing strategies" : "planning", [&] {
     calibrated_.emplace(prices);
-    planner_ = planner_of(config_, world_size());
+    planner_ = planner_of(config_, world_size(),
+                          [&](const std::string& how_far) { control.activity().progress(how_far); });
     step_planners_ = std::make_unique<StepPlanners>(*planner_);
     table_.program = planner_->cost().program();
     session::require_context(*planner_, start_.data().longest_sequence());
@@ -86,11 +88,13 @@ cost::CostModel::Options Planning::priced(survive::Control& control) {
   return calibration.options;
 }
 
-plan::Planner Planning::planner_of(const config::RunConfig& config, int ranks) const {
+plan::Planner Planning::planner_of(const config::RunConfig& config, int ranks,
+                                   std::function<void(const std::string&)> progress) const {
   session::PlanningTask task =
       session::task_of(config, start_.data(), *calibrated_, ranks,
                        ranks == world_size() ? devices_ : std::vector<strategy::Device>());
   task.devices_from = session::DeviceSource::kMeasured;
+  task.progress = std::move(progress);
   task.choices.offload_saves_lanes = !device_.device().is_cpu();
   return session::make_planner(task);
 }

@@ -1,8 +1,10 @@
 // A run's basis for planning steps: prices and strategies, and its measurements of both while it runs.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/feasible.h"
@@ -51,7 +53,9 @@ class Planning {
  private:
   void keep_proposal(const Resumed& resumed);
   cost::CostModel::Options priced(survive::Control& control);
-  plan::Planner planner_of(const config::RunConfig& config, int ranks) const;
+  // `progress`: told how far proposing is.
+  plan::Planner planner_of(const config::RunConfig& config, int ranks,
+                           std::function<void(const std::string& how_far)> progress = {}) const;
   int world_size() const { return options_.launch.world_size; }
 
   const RunOptions& options_;

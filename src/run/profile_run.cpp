@@ -1,11 +1,13 @@
 #include "run/profile_run.h"
 
+#include <optional>
 #include <utility>
 
 #include "run/calibration.h"
 #include "run/precision.h"
 #include "run/run_context.h"
 #include "session/run_planning.h"
+#include "survive/start_notices.h"
 
 namespace sluice::run {
 
@@ -25,8 +27,9 @@ profile::ProbeResult profile_run(const RunOptions& options, int64_t budget_ns) {
     probe.lengths = profile::profile_lengths(config::longest_context(config));
     probe.budget_ns = budget_ns;
     probe.decodes = true;
-    const auto measuring = context->activity().shared("measuring this machine");
-    result = profile::probe(probe, context->device_transport());
+    std::optional<survive::StartNotices> notices;
+    if (options.launch.rank == 0) notices.emplace(context->activity());
+    result = measure(std::move(probe), context->device_transport(), context->activity());
     context->peers().leave();
   });
   delete context;

@@ -7,6 +7,7 @@
 #include "checkpoint/vocabulary_rows.h"
 #include "graph/memory.h"
 #include "model/table_positions.h"
+#include "run/load_progress.h"
 #include "run/model_source.h"
 #include "run/other_tokenizers.h"
 #include "run/precision.h"
@@ -72,13 +73,14 @@ void Trunk::require_common_rows(const session::OtherModel& model) const {
 void Trunk::load() {
   run_.control().together(base::text("loading ", model().folder.string()), [&] {
     ModelSource source = open_model(storage::locate(model().folder.string(), {}));
-    if (model().common_rows == 0) return source.load(engine_->store());
+    if (model().common_rows == 0) return source.load(engine_->store(), run_.activity());
     const checkpoint::HuggingFaceModel& files = *source.hugging_face;
-    runtime::load_masters(engine_->store(), checkpoint::with_vocabulary(
+    LoadProgress progress(run_.activity(), engine_->store());
+    runtime::load_masters(engine_->store(), progress.counted(checkpoint::with_vocabulary(
                                                 planning_->table, files.table(),
                                                 [&](int bucket, base::Interval interval, float* values) {
                                                   files.read(bucket, interval, values);
-                                                }));
+                                                })));
   });
 }
 

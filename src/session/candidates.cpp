@@ -56,6 +56,15 @@ int most_share(const PlanningTask& task) {
   return task.choices.fsdp && task.choices.method->plans_fsdp() ? task.world_size : 1;
 }
 
+// The task's progress in words.
+std::function<void(int64_t, int64_t)> counts_told(const PlanningTask& task) {
+  if (!task.progress) return {};
+  return [&task](int64_t strategies, int64_t steps) {
+    task.progress(text(base::human_count(strategies, "strategy", "strategies"), " compared in ",
+                       base::human_count(steps, "planned step", "planned steps")));
+  };
+}
+
 base::Feasible<std::vector<plan::Proposal>> propose_under(const cost::CostModel& machine,
                                                           const PlanningTask& task) {
   const PlannerChoices& choices = task.choices;
@@ -66,7 +75,8 @@ base::Feasible<std::vector<plan::Proposal>> propose_under(const cost::CostModel&
                                       .step_overhead = std::make_shared<ClockedStepOverhead>(cost),
                                       .max_strategies = choices.max_strategies,
                                       .max_cp = most_lanes(task),
-                                      .max_fsdp = most_share(task)};
+                                      .max_fsdp = most_share(task),
+                                      .progress = counts_told(task)};
   return choices.method->propose(options, cost);
 }
 

@@ -34,6 +34,18 @@ TEST(Candidates, PlanTheBatchesThatTheyWereProposedBy) {
   }
 }
 
+TEST(Candidates, TellHowFarProposingIs) {
+  PlanningTask observed = task({.max_strategies = 2});
+  std::vector<std::string> told;
+  observed.progress = [&](const std::string& how_far) { told.push_back(how_far); };
+  EXPECT_EQ(plan::strategies_of(propose(observed)),
+            plan::strategies_of(propose(task({.max_strategies = 2}))));
+  ASSERT_GE(told.size(), 2U);
+  EXPECT_TRUE(told.front().starts_with("1 strategy compared in ")) << told.front();
+  EXPECT_NE(told.back(), told.front());
+  EXPECT_TRUE(told.back().ends_with(" planned steps")) << told.back();
+}
+
 TEST(Candidates, HaveLanesOnlyWhereTheMethodKnowsThem) {
   EXPECT_THROW(propose(task({.method = plan::plain(), .max_cp = 2})), base::InputError);
   PlanningTask given = task();

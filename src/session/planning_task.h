@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "cost/cost_model.h"
@@ -48,6 +50,8 @@ struct PlanningTask {
   PlannerChoices choices;
   std::vector<strategy::Device> devices = {};  // by rank; empty: alike
   DeviceSource devices_from = DeviceSource::kDescribed;
+  // Told how far proposing is: "57 strategies compared in 1,204 planned steps". Null: nobody asks.
+  std::function<void(const std::string& how_far)> progress = {};
 };
 
 }  // namespace sluice::session

@@ -18,7 +18,8 @@ enum class WorkKind {
 struct Doing {
   int64_t serial = 0;  // changes whenever an activity begins, ends or advances
   WorkKind work = WorkKind::kOwn;
-  std::string what;  // "committing the checkpoint"
+  std::string what;          // "committing the checkpoint"
+  std::string how_far = {};  // "1.25 GiB of 3.50 GiB (35 %)"; empty: not known
 };
 
 // Thread-safe, but only one thread may create scopes.
@@ -30,11 +31,13 @@ class Activity {
     Scope(Activity& activity, WorkKind work, std::string what) : activity_(activity) {
       const std::lock_guard lock(activity_.mutex_);
       ++activity_.serial_;
+      activity_.how_far_.clear();
       activity_.stack_.emplace_back(work, std::move(what));
     }
     ~Scope() {
       const std::lock_guard lock(activity_.mutex_);
       ++activity_.serial_;
+      activity_.how_far_.clear();
       activity_.stack_.pop_back();
     }
     Scope(const Scope&) = delete;
@@ -56,15 +59,23 @@ class Activity {
     ++serial_;
   }
 
+  // How far the current activity is, for people. It is forgotten when an activity begins or ends.
+  void progress(std::string how_far) {
+    const std::lock_guard lock(mutex_);
+    ++serial_;
+    how_far_ = std::move(how_far);
+  }
+
   Doing now() const {
     const std::lock_guard lock(mutex_);
     if (stack_.empty()) return {.serial = serial_, .what = "between two parts of its work"};
-    return {serial_, stack_.back().first, stack_.back().second};
+    return {serial_, stack_.back().first, stack_.back().second, how_far_};
   }
 
  private:
   mutable std::mutex mutex_;
   int64_t serial_ = 1;
+  std::string how_far_;
   std::vector<std::pair<WorkKind, std::string>> stack_;
 };
 

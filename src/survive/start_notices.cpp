@@ -8,7 +8,8 @@
 
 namespace sluice::survive {
 
-std::optional<std::string> PhaseLines::due(const std::string& phase, int64_t now_ns) {
+std::optional<std::string> PhaseLines::due(const std::string& phase, const std::string& how_far,
+                                           int64_t now_ns) {
   if (phase != phase_) {
     phase_ = phase;
     begin_ns_ = now_ns;
@@ -19,7 +20,9 @@ std::optional<std::string> PhaseLines::due(const std::string& phase, int64_t now
   if (phase.empty() || (first ? since_ns < kShownAfterNs : now_ns - shown_ns_ < kAgainAfterNs))
     return std::nullopt;
   shown_ns_ = now_ns;
-  return first ? phase : base::text("still ", phase, " after ", since_ns / 1'000'000'000, " s");
+  if (first) return phase;
+  return base::text("still ", phase, " after ", since_ns / 1'000'000'000, " s", how_far.empty() ? "" : ": ",
+                    how_far);
 }
 
 StartNotices::StartNotices(const Activity& activity) : activity_(activity), thread_([this] { look(); }) {}
@@ -38,7 +41,8 @@ void StartNotices::look() {
   PhaseLines lines;
   std::unique_lock lock(mutex_);
   while (!over_.wait_for(lock, kPause, [this] { return ended_; })) {
-    if (const auto line = lines.due(activity_.now().what, base::now_ns())) base::log_info(*line);
+    const Doing doing = activity_.now();
+    if (const auto line = lines.due(doing.what, doing.how_far, base::now_ns())) base::log_info(*line);
   }
 }
 

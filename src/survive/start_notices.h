@@ -17,11 +17,11 @@ namespace sluice::survive {
 class PhaseLines {
  public:
   static constexpr int64_t kShownAfterNs = 500'000'000;
-  static constexpr int64_t kAgainAfterNs = 10'000'000'000;
+  static constexpr int64_t kAgainAfterNs = 5'000'000'000;
 
-  // The line for the phase that runs at that time: first after kShownAfterNs, then every kAgainAfterNs;
-  // otherwise nothing.
-  std::optional<std::string> due(const std::string& phase, int64_t now_ns);
+  // The line for the phase that runs at that time: first after kShownAfterNs, then every kAgainAfterNs with
+  // how far it is; otherwise nothing.
+  std::optional<std::string> due(const std::string& phase, const std::string& how_far, int64_t now_ns);
 
  private:
   std::string phase_;
