@@ -31,6 +31,7 @@ RankStatus RankMonitor::status(const runtime::StepResult& result) {
       {Figure::kCopyWait, WaitCause::kCopies}, {Figure::kEndWait, WaitCause::kEnd}};
   for (const auto& [figure, cause] : kWaits) sample[figure] = result.waits[cause];
   machine_.take(sample);
+  word.first_of_host = first_of_host_;
   for (const auto& [rank, waited_ns] : result.timing.stalled_for) {
     if (waited_ns <= word.awaited_ns) continue;
     word.awaited_rank = rank;
@@ -41,16 +42,41 @@ RankStatus RankMonitor::status(const runtime::StepResult& result) {
 
 namespace {
 
-// By rank, as graph::awaited_ns; empty if no rank waited, or no transport reports the awaited rank.
+bool on_one_host(const RankStatus& one, const RankStatus& other) {
+  return one.first_of_host >= 0 && one.first_of_host == other.first_of_host;
+}
+
+// By rank, the sum of others' waits for it for which counts(waiting, awaited) holds.
+template <typename Counts>
+std::vector<int64_t> awaited_where(std::span<const RankStatus> words, Counts counts) {
+  std::vector<int64_t> sums(words.size(), 0);
+  for (size_t rank = 0; rank < words.size(); ++rank) {
+    const int64_t awaited = words[rank].awaited_rank;
+    if (awaited < 0 || awaited >= std::ssize(words)) continue;
+    if (counts(rank, static_cast<size_t>(awaited)))
+      sums[static_cast<size_t>(awaited)] += words[rank].awaited_ns;
+  }
+  return sums;
+}
+
+// By rank, as graph::awaited_ns, over links between machines; empty if no rank waited, or no transport
+// reports the awaited rank. Ranks of one machine share no link: if they wait for each other, a process is
+// late. Of two ranks the one that all others together await more is the late one: its own waits count for
+// nobody, and a rank that waited for it may be late by as much.
 std::vector<int64_t> awaited_by_others(std::span<const RankStatus> words) {
   if (std::ranges::all_of(words, [](const RankStatus& word) { return word.awaited_rank < 0; })) return {};
-  std::vector<int64_t> awaited(words.size(), 0);
-  for (const RankStatus& word : words) {
-    if (word.awaited_rank < 0 || word.awaited_rank >= std::ssize(words)) continue;
-    awaited[static_cast<size_t>(word.awaited_rank)] += word.awaited_ns;
+  const std::vector<int64_t> by_all = awaited_where(words, [](size_t, size_t) { return true; });
+  std::vector<int64_t> over_links = awaited_where(words, [&](size_t waiting, size_t awaited) {
+    return by_all[awaited] >= by_all[waiting] && !on_one_host(words[waiting], words[awaited]);
+  });
+  for (int64_t& sum : over_links) sum /= std::max<int64_t>(1, std::ssize(words) - 1);
+  for (size_t rank = 0; rank < words.size(); ++rank) {
+    const int64_t later = words[rank].awaited_rank;
+    if (later < 0 || later >= std::ssize(words)) continue;
+    if (by_all[static_cast<size_t>(later)] > by_all[rank])
+      over_links[rank] = std::max<int64_t>(0, over_links[rank] - words[rank].awaited_ns);
   }
-  for (int64_t& sum : awaited) sum /= std::max<int64_t>(1, std::ssize(words) - 1);
-  return awaited;
+  return over_links;
 }
 
 }  // namespace

@@ -20,14 +20,16 @@ namespace sluice::run {
 // One rank's figures of a step. Trivially copyable, so that it can be sent.
 struct RankStatus {
   watch::Sample sample;
-  int64_t awaited_rank = -1;  // the rank that its computing waited for most; −1: none, or not known
-  int64_t awaited_ns = 0;     // total of these waits, which lie between cells
+  int64_t awaited_rank = -1;   // the rank that its computing waited for most; −1: none, or not known
+  int64_t awaited_ns = 0;      // total of these waits, which lie between cells
+  int64_t first_of_host = -1;  // the first rank on its machine; −1: not known, a machine of its own
 };
 
 class RankMonitor {
  public:
-  // `pci_bus_id`: the rank's GPU; empty: none.
-  explicit RankMonitor(const std::string& pci_bus_id) : machine_(pci_bus_id) {}
+  // `pci_bus_id`: the rank's GPU; empty: none. `first_of_host`: as in RankStatus.
+  explicit RankMonitor(const std::string& pci_bus_id, int64_t first_of_host = -1)
+      : first_of_host_(first_of_host), machine_(pci_bus_id) {}
 
   RankStatus status(const runtime::StepResult& result);
   // Adds all ranks' figures to the step's record, and returns changed alarms. `graph`: the step's graph.
@@ -43,6 +45,7 @@ class RankMonitor {
   std::optional<watch::Alarm> slowest() const;
 
  private:
+  int64_t first_of_host_;
   watch::MachineWatch machine_;
   watch::Detector detector_;
 };

@@ -90,5 +90,60 @@ TEST(RankMonitor, NamesALinkThatOthersWaitForBeyondTheirPlan) {
   EXPECT_GT(record.figures[Figure::kAwaited][3], 0);
 }
 
+// Statuses in which rank 3 is stopped: ranks 0 and 1 wait for it, and rank 2 waits for rank 1, which is late
+// because of rank 3.
+std::vector<RankStatus> words_of_a_stop(int64_t wait_ns) {
+  std::vector<RankStatus> said = words({1, 1, 1, 1});
+  for (const auto& [rank, awaited] : {std::pair{0, 3}, {1, 3}, {2, 1}}) {
+    said[static_cast<size_t>(rank)].awaited_rank = awaited;
+    said[static_cast<size_t>(rank)].awaited_ns = wait_ns;
+  }
+  return said;
+}
+
+TEST(RankMonitor, NamesNoLinkBetweenRanksOfOneHost) {
+  const graph::StepGraph graph = four_ranks();
+  for (const bool one_host : {true, false}) {
+    RankMonitor watch("");
+    std::vector<RankStatus> said = words_of_a_stop(0);
+    for (RankStatus& word : said) word.first_of_host = 0;
+    looked(watch, graph, said, 0, 40);
+    said = words_of_a_stop(3 * graph.makespan_ns);
+    for (RankStatus& word : said) word.first_of_host = 0;
+    if (!one_host) said[3].first_of_host = 3;
+    const report::StepRecord record = looked(watch, graph, said, 40, 12);
+    ASSERT_EQ(record.alarms.size(), one_host ? 0U : 1U);
+    if (!one_host) {
+      EXPECT_EQ(record.alarms[0].rank, 3);
+    }
+    EXPECT_EQ(record.figures[Figure::kAwaited][1], 0) << "it waits for rank 3";
+  }
+}
+
+TEST(RankMonitor, ARankThatWaitsForAStoppedOneIsNotNamed) {
+  const graph::StepGraph graph = four_ranks();
+  RankMonitor watch("");
+  looked(watch, graph, words_of_a_stop(0), 0, 40);
+  const report::StepRecord record = looked(watch, graph, words_of_a_stop(3 * graph.makespan_ns), 40, 12);
+  ASSERT_EQ(record.alarms.size(), 1U);
+  EXPECT_EQ(record.alarms[0].rank, 3);
+}
+
+TEST(RankMonitor, ARankBehindASlowLinkIsNamedAlthoughItWaitsToo) {
+  const graph::StepGraph graph = four_ranks();
+  RankMonitor watch("");
+  std::vector<RankStatus> said = words({1, 1, 1, 1});
+  for (RankStatus& word : said) word.awaited_rank = 0;
+  looked(watch, graph, said, 0, 40);
+  for (const auto& [rank, awaited] : {std::pair{0, 3}, {1, 3}, {2, 3}, {3, 1}}) {
+    said[static_cast<size_t>(rank)].awaited_rank = awaited;
+    said[static_cast<size_t>(rank)].awaited_ns = 3 * graph.makespan_ns;
+  }
+  const report::StepRecord record = looked(watch, graph, said, 40, 12);
+  ASSERT_EQ(record.alarms.size(), 1U);
+  EXPECT_EQ(record.alarms[0].rank, 3);
+  EXPECT_EQ(record.alarms[0].cause, watch::Cause::kLink);
+}
+
 }  // namespace
 }  // namespace sluice::run

@@ -26,7 +26,7 @@ constexpr int64_t kLeavingPart = 20;
 StragglerMonitor::StragglerMonitor(run::RunContext& run)
     : run_(run),
       config_(run.config().watch),
-      watch_(run.device().pci_bus_id()),
+      watch_(run.device().pci_bus_id(), run.options().launch.rank - run.options().launch.local_rank),
       planned_paces_(static_cast<size_t>(run.control().world_size()), 100),
       next_question_(kStepsBeforeLeaving) {}
 

@@ -27,8 +27,9 @@ constexpr FigureTraits kTraits[] = {
     {"copy_wait_ms", Unit::kTime, "host memory"},
     {"end_wait_ms", Unit::kTime, "all others' sums at the step's end"},
     {"awaited_ms", Unit::kTime,
-     "that the others' computing waited for it between cells, each rank counted for whom it waited for most, "
-     "in the mean over the others and beyond what the plan has them wait"},
+     "that other machines' computing waited for it between cells, each rank counted for whom it waited for "
+     "most, in the mean over the others, beyond what the plan has them wait and what it waited itself for a "
+     "rank that is awaited more"},
     {"processors", Unit::kShare,
      "that its process kept busy; this and the following of the last second, or step"},
     {"run_delay_ms", Unit::kTime, "that its threads were ready and had no processor"},
