@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json_fields.h"
+#include "base/json_reader.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/text.h"
@@ -124,16 +125,28 @@ std::string text_of(const Task& task, const generate::Output& output, const corp
   return corpus::Behind(*tokenizer, task.tokens).text(output.tokens);
 }
 
+// What the file of prompts has: a text or messages; the text of token ids.
+void add_prompt(const Task& task, const corpus::Tokenizer* tokenizer, base::Json& line) {
+  const Prompt& prompt = task.prompt;
+  if (!prompt.chat.empty()) {
+    line["messages"] = base::parse_python_json(prompt.chat, prompt.name).at("messages");
+  } else if (prompt.ids.empty() || tokenizer == nullptr) {
+    line["prompt"] = prompt.text;
+  } else {
+    line["prompt"] = tokenizer->decode({prompt.ids.begin(), prompt.ids.end()});
+  }
+}
+
 base::Json output_json(const Task& task, int sample, const generate::Output& output,
                        const GenerateArguments& options, const corpus::Tokenizer* tokenizer) {
-  return {{"index", task.prompt.index},
-          {"sample", sample},
-          {"prompt", task.prompt.text},
-          {"text", serve::truncate_at_stop(text_of(task, output, tokenizer), options.stops)},
-          {"prompt_tokens", static_cast<int64_t>(task.tokens.size())},
-          {"ids", output.tokens},
-          {"logprobs", output.log_probabilities},
-          {"finish_reason", output.finish_reason ? "stop" : "length"}};
+  base::Json line = {{"index", task.prompt.index}, {"sample", sample}};
+  add_prompt(task, tokenizer, line);
+  line["text"] = serve::truncate_at_stop(text_of(task, output, tokenizer), options.stops);
+  line["prompt_tokens"] = static_cast<int64_t>(task.tokens.size());
+  line["ids"] = output.tokens;
+  line["logprobs"] = output.log_probabilities;
+  line["finish_reason"] = output.finish_reason ? "stop" : "length";
+  return line;
 }
 
 // KV blocks for as many running sequences as there may be, the longest ones at full length; at most as many

@@ -75,6 +75,22 @@ class BehindAPrompt(CommandTest):
             server.close()
 
 
+class AnswersFile(CommandTest):
+    def test_each_line_has_what_was_asked(self):
+        model = byte_tokenizer(self.folder / "model", configured={
+            "eos_token": "<|im_end|>", "chat_template": "{% for m in messages %}{{ m.content }}{% endfor %}"})
+        chained_model(model, 258, chain([*b"abc"], 257), 257)
+        messages = [{"role": "user", "content": "a"}]
+        asked = [{"prompt": "a"}, {"messages": messages}, {"ids": [97]}]
+        (self.folder / "asked.jsonl").write_text("".join(json.dumps(each) + "\n" for each in asked))
+        out = self.folder / "answers.jsonl"
+        self.done("generate", "--model", model, "--prompts", self.folder / "asked.jsonl", "--out", out, "--tokens", 2)
+        lines = [json.loads(line) for line in out.read_text().splitlines()]
+        self.assertEqual([line["text"] for line in lines], ["bc"] * 3)
+        self.assertEqual([{key: line[key] for key in ("prompt", "messages") if key in line} for line in lines],
+                         [{"prompt": "a"}, {"messages": messages}, {"prompt": "a"}])
+
+
 class RowsWithoutAToken(CommandTest):
     """A model with more rows than its tokenizer has tokens, which finds one of these the likeliest."""
 
