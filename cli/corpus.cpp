@@ -19,6 +19,7 @@
 #include "cli/environment.h"
 #include "cli/model_folder.h"
 #include "cli/outputs.h"
+#include "cli/slow_notice.h"
 #include "cli/tokenizers.h"
 #include "corpus/build.h"
 
@@ -60,7 +61,8 @@ std::string unescaped(const std::string& value) {
   return out;
 }
 
-// Shows a progress bar for each stage.
+// Shows a progress bar for each stage. A stage that counts nothing, as the training of a tokenizer, is named
+// now and then.
 class StageProgress {
  public:
   void operator()(std::string_view stage, int64_t done_bytes, int64_t total_bytes) {
@@ -68,7 +70,9 @@ class StageProgress {
     if (stage != stage_ || again) {
       stage_ = stage;
       progress_.emplace(stage_, total_bytes);
+      uncounted_.emplace(text("at the stage '", stage_, "'"), std::chrono::seconds(5));
     }
+    if (done_bytes > 0) uncounted_.reset();
     if (!progress_) return;  // the stage is finished and reported
     progress_->set(done_bytes);
     if (done_bytes < total_bytes) return;
@@ -79,6 +83,7 @@ class StageProgress {
  private:
   std::string stage_;
   std::optional<base::Progress> progress_;
+  std::optional<SlowNotice> uncounted_;
 };
 
 // The folders that a build will create. Folders that a failed build leaves empty are removed.

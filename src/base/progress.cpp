@@ -77,7 +77,8 @@ void Progress::finish() {
 
 void Progress::print_if_due(int64_t now_ns) {
   const int64_t interval_ns = bar_ ? options_.bar_interval_ns : options_.line_interval_ns;
-  if (finished_ || now_ns - last_print_ns_ < interval_ns) return;
+  // finish() prints the closing line.
+  if (finished_ || done_ >= total_ || now_ns - last_print_ns_ < interval_ns) return;
   last_print_ns_ = now_ns;
   if (bar_) {
     print(text("\r\033[K", progress_bar(label_, done_, total_, now_ns)), "");

@@ -34,6 +34,7 @@ TEST(Progress, PrintsEveryIntervalAndOnceAtTheEnd) {
                       {.descriptor = ends[1], .style = ProgressStyle::kLines, .line_interval_ns = 0});
     progress.advance(1);
     progress.set(2);
+    progress.set(3);
     progress.finish();
     progress.finish();
   }
@@ -42,6 +43,7 @@ TEST(Progress, PrintsEveryIntervalAndOnceAtTheEnd) {
   printed.resize(static_cast<size_t>(::read(ends[0], printed.data(), printed.size())));
   ::close(ends[0]);
   EXPECT_EQ(std::count(printed.begin(), printed.end(), '\n'), 3);
+  EXPECT_EQ(printed.find("work: done"), printed.rfind("work: done")) << "the end is told once";
   EXPECT_NE(printed.find("work: 33 % after"), std::string::npos);
   EXPECT_NE(printed.find("work: done in"), std::string::npos);
 }
