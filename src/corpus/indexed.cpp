@@ -111,6 +111,21 @@ storage::Location place_of(const std::filesystem::path& path, const IndexedOptio
 
 namespace {
 
+// The prefix, if any of its files is there or they lie in a bucket.
+std::filesystem::path require_files(std::filesystem::path prefix) {
+  std::error_code ignored;
+  const auto is_there = [&](const char* suffix) {
+    return std::filesystem::exists(with_suffix(prefix, suffix), ignored);
+  };
+  if (storage::is_s3(prefix.string()) || is_there(".idx") || is_there(".bin")) return prefix;
+  const std::filesystem::path folder = prefix.filename() == "corpus" ? prefix.parent_path() : prefix;
+  std::string missing = (folder / "corpus.idx").string();
+  if (folder == prefix) missing = text(prefix.string(), ".idx and ", missing);
+  throw InputError(
+      text("there is no corpus ", prefix.string(), ": ", missing, folder == prefix ? " are" : " is",
+           " missing: name another, or make it (sluice corpus build TEXTS --out ", folder.string(), ")"));
+}
+
 // The local index: for an index in a bucket its copy, which is made unless this version's exists.
 std::filesystem::path local_index(const std::filesystem::path& path, const IndexedOptions& options) {
   const storage::Location place = place_of(path, options);
@@ -134,7 +149,7 @@ std::filesystem::path local_index(const std::filesystem::path& path, const Index
 }  // namespace
 
 IndexedCorpus::IndexedCorpus(const std::filesystem::path& prefix, IndexedOptions options)
-    : prefix_(corpus_prefix(prefix)),
+    : prefix_(require_files(corpus_prefix(prefix))),
       options_(std::move(options)),
       tokens_file_(place_of(with_suffix(prefix_, ".bin"), options_)) {
   read_index(base::MappedFile(local_index(with_suffix(prefix_, ".idx"), options_)));

@@ -96,6 +96,18 @@ TEST(Indexed, ReadsWhatAnotherWriterWrote) {
   corpus.check_tokens(65'000);
 }
 
+TEST(Indexed, ACorpusThatIsNotThereIsRefusedWithTheCommandThatMakesIt) {
+  for (const char* name : {"none/mine", "none/mine/corpus", "none/mine/corpus.idx"}) {
+    try {
+      const IndexedCorpus corpus{name};
+      FAIL() << name;
+    } catch (const base::InputError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("none/mine/corpus.idx "));
+      EXPECT_THAT(error.what(), testing::HasSubstr("sluice corpus build TEXTS --out none/mine)"));
+    }
+  }
+}
+
 TEST(Indexed, SequencesOfADocumentAreReadAsOne) {
   const IndexedCorpus corpus(kFixtures / "int32", {.vocabulary = 100'000});
   ASSERT_EQ(corpus.documents(), 2);
