@@ -21,6 +21,7 @@
 #include "session/planning_inputs.h"
 #include "session/propose_for_both.h"
 #include "session/strategy_file.h"
+#include "strategy/readable.h"
 #include "strategy/scheme.h"
 #include "study/comparison.h"
 #include "study/methods.h"
@@ -204,6 +205,7 @@ PYBIND11_MODULE(_sluice, module) {
       .def("plan", &Planner::plan, py::arg("lengths"), py::arg("documents"), py::arg("step"));
 
   module.def("degrees_of", &degrees_of, py::arg("scheme"));
+  module.def("readable", &strategy::readable_text, py::arg("text"));
   module.def("read_lengths", &read_lengths, py::arg("paths"));
   module.def("summarize", &summarize, py::arg("lengths"));
   module.def("propose", &propose, py::arg("options"), py::arg("lengths"), py::arg("method"),

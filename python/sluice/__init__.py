@@ -15,6 +15,7 @@ from sluice._sluice import InfeasibleError, InputError, __version__
 from sluice.planning import Planner, lengths, propose, simulate
 from sluice.results import (
     Candidate,
+    Layout,
     LengthBin,
     Lengths,
     MeasuredPrices,
@@ -34,6 +35,7 @@ __all__ = [
     "Candidate",
     "InfeasibleError",
     "InputError",
+    "Layout",
     "LengthBin",
     "Lengths",
     "MeasuredPrices",

@@ -16,6 +16,27 @@ from numpy.typing import ArrayLike, NDArray
 from sluice import _sluice
 
 
+class Layout(str):
+    """A strategy or scheme. Its text is that of files, "1x<4,2,1> + 8x<1,1,1>", so it compares equal to what the programs
+    write; print, str() and formatting give what people read, "tp4,pp2 + 8x tp1". Calls take either."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return _sluice.readable(self.file_text)
+
+    def __repr__(self) -> str:
+        return repr(str(self))
+
+    def __format__(self, specification: str) -> str:
+        return format(str(self), specification)
+
+    @property
+    def file_text(self) -> str:
+        """As in plan.json and strategies.json."""
+        return str.__str__(self)
+
+
 @dataclasses.dataclass(frozen=True)
 class Sequence:
     """A sequence of a batch."""
@@ -63,7 +84,7 @@ class Pipeline:
     """The ranks that hold one copy of the model between them, and their work."""
 
     scheme: str
-    """TP, PP and CP degrees and, above 1, FSDP and EP degree: "<2,1,8>", "<2,1,8,8>", "<2,1,8,8,4>"."""
+    """TP, PP, CP, FSDP and EP degree: "tp2,cp8,fsdp8,ep4" where people read it (Layout)."""
     max_len: int
     """Tokens that a micro-batch of one lane may hold."""
     ranks: list[int]
@@ -113,7 +134,7 @@ class Plan:
     hash: str
     """Of step, sequences and pipelines: equal on all ranks, or something is wrong."""
     strategy: str
-    """For example "1x<4,2,1> + 2x<1,1,1>"."""
+    """For example "tp4,pp2 + 2x tp1" where people read it (Layout)."""
     estimated_ns: int
     """Of the slowest pipeline, forward and backward, without exchanging gradients and updating."""
     lower_bound_ns: int
@@ -196,11 +217,11 @@ class MeasuredPrices:
     """Nanoseconds a micro-batch."""
     max_tokens: int
     """Of a micro-batch on one lane: what its memory holds."""
-    scheme: str = "<1,1,1>"
+    scheme: str = "tp1"
     """TP degree and stages of what was measured, on one lane. Lanes cut a sequence's time evenly."""
 
     @classmethod
-    def of(cls, times: StageTimes, max_tokens: int, scheme: str = "<1,1,1>") -> MeasuredPrices:
+    def of(cls, times: StageTimes, max_tokens: int, scheme: str = "tp1") -> MeasuredPrices:
         """Of fitted times (StageTimes.fit)."""
         return cls(times.a, times.b, times.c, max_tokens, scheme)
 
@@ -330,11 +351,11 @@ def plan_of(json: dict[str, Any], gpus: int) -> Plan:
     return Plan(
         step=json["step"],
         hash=json["hash"],
-        strategy=json["strategy"],
+        strategy=Layout(json["strategy"]),
         estimated_ns=json["estimated_ns"],
         lower_bound_ns=json["lower_bound_ns"],
         gap_ppm=json["gap_ppm"],
-        candidates=[Candidate(**candidate) for candidate in json["candidates"]],
+        candidates=[Candidate(**{**candidate, "strategy": Layout(candidate["strategy"])}) for candidate in json["candidates"]],
         sequences=[Sequence(**sequence) for sequence in json["sequences"]],
         pipelines=[_pipeline_of(pipeline) for pipeline in json["pipelines"]],
         gpus=gpus,
@@ -344,7 +365,7 @@ def plan_of(json: dict[str, Any], gpus: int) -> Plan:
 def _pipeline_of(json: dict[str, Any]) -> Pipeline:
     lanes = [[_lane_part_of(lane_part) for lane_part in lane] for lane in json["lanes"]]
     return Pipeline(
-        scheme=json["scheme"],
+        scheme=Layout(json["scheme"]),
         max_len=json["max_len"],
         ranks=json["ranks"],
         lanes=lanes,
@@ -364,7 +385,7 @@ def _lane_part_of(json: dict[str, Any]) -> LanePart:
 
 def proposal_of(json: dict[str, Any]) -> Proposal:
     """An entry of a strategies.json as a Proposal."""
-    return Proposal(**{**json, "longest": tuple(json["longest"])})
+    return Proposal(**{**json, "strategy": Layout(json["strategy"]), "longest": tuple(json["longest"])})
 
 
 def lengths_of(json: dict[str, Any], values: NDArray[np.int32]) -> Lengths:
@@ -392,6 +413,8 @@ def simulation_of(summary: dict[str, Any], metrics: str) -> Simulation:
         hardware=summary["hardware"],
         device_bytes=summary["device_bytes"],
         facts=summary["facts"],
-        systems={name: SimulatedSystem(**system) for name, system in summary["systems"].items()},
-        steps=[SimulatedStep(**json.loads(line)) for line in metrics.splitlines()],
+        systems={name: SimulatedSystem(**{**system, "configuration": Layout(system["configuration"])})
+                 for name, system in summary["systems"].items()},
+        steps=[SimulatedStep(**{**step, "strategy": Layout(step["strategy"])})
+               for step in map(json.loads, metrics.splitlines())],
     )

@@ -1,5 +1,6 @@
 """The Python package: results, errors, threads, and the same plans as the program's."""
 
+import copy
 import dataclasses
 import json
 import os
@@ -137,6 +138,19 @@ class PlanTest(unittest.TestCase):
     def test_schemes_may_be_written_by_their_degrees(self):
         numbers, named = (sluice.Planner([text], **MACHINE).plan(batch()) for text in ("2x<2,1,4>", "2x tp2,cp4"))
         self.assertEqual(named, numbers)
+
+    def test_layouts_read_by_their_degrees_and_equal_what_files_have(self):
+        plan = sluice.Planner(["1x<2,2,1> + 2x<1,1,4>", "8x<2,1,1>"], **MACHINE).plan(batch(context_length=2048))
+        for chosen in (plan.strategy, *(each.strategy for each in plan.candidates), *(each.scheme for each in plan.pipelines)):
+            self.assertNotRegex(f"{chosen} {chosen!r} {chosen:>40}", "[<>]|1x")
+            again = pickle.loads(pickle.dumps(copy.deepcopy(chosen)))
+            self.assertEqual((again, str(again), json.loads(json.dumps(again))), (chosen, str(chosen), chosen.file_text))
+        self.assertNotIn("<", repr(plan))
+        layout = sluice.Layout("1x<4,2,1> + 8x<1,1,1>")
+        self.assertEqual((str(layout), repr(layout), layout.file_text),
+                         ("tp4,pp2 + 8x tp1", "'tp4,pp2 + 8x tp1'", "1x<4,2,1> + 8x<1,1,1>"))
+        self.assertEqual(sluice.Planner([layout], **MACHINE).plan(batch()), sluice.Planner([str(layout)], **MACHINE).plan(batch()))
+        self.assertEqual(str(sluice.Layout("<1,1,64>, 8192 tokens a lane")), "cp64, 8192 tokens a lane")
 
     def test_ranks_get_the_work_of_their_lane(self):
         planner = sluice.Planner(["1x<2,3,1> + 4x<1,1,1>"], gpus=16, model="llama-7b")
