@@ -14,6 +14,7 @@
 #include "corpus/identity.h"
 #include "corpus/sampler.h"
 #include "runtime/parameter_store.h"
+#include "survive/activity.h"
 
 namespace sluice::run {
 
