@@ -180,7 +180,7 @@ Measured measure(const ProbeOptions& options, Ranks& ranks, comm::Transport& tra
   const bool narrows = options.low_precision != base::GemmFormat::kAsComputed;
   const int64_t probes = 1 + (options.decodes ? 1 : 0) + (narrows ? 1 : 0);
   const int64_t shares = static_cast<int64_t>(options.tp_degrees.size()) * probes + 1;
-  const auto share_done = [&, done = int64_t{0}]() mutable {
+  auto share_done = [&, done = int64_t{0}]() mutable {
     if (options.progress) options.progress(++done, shares);
   };
   for (const int tp : options.tp_degrees) {

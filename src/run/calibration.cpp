@@ -133,8 +133,8 @@ cost::Calibration unmeasured_calibration(const CalibrationRequest& request, int 
   return with_machine(std::move(calibration), request);
 }
 
-profile::ProbeResult measure(profile::ProbeOptions options, comm::Transport& transport,
-                             survive::Activity& activity) {
+profile::ProbeResult measure_machine(profile::ProbeOptions options, comm::Transport& transport,
+                                     survive::Activity& activity) {
   const auto measuring = activity.shared("measuring this machine");
   options.progress = [&activity](int64_t done, int64_t all) {
     activity.progress(base::text(done, " of ", base::human_count(all, "probe", "probes")));
@@ -160,7 +160,8 @@ cost::Calibration calibrate(const CalibrationRequest& request, comm::Transport& 
     if (!measure) calibration = with_machine(*earlier, request);
   });
   if (!measure) return calibration;
-  return measure(probe_options(request, std::move(tp_degrees)), transport, control.activity()).calibration;
+  return measure_machine(probe_options(request, std::move(tp_degrees)), transport, control.activity())
+      .calibration;
 }
 
 std::vector<strategy::Device> measured_devices(const CalibrationRequest& request, survive::Control& control) {

@@ -30,8 +30,8 @@ profile::ProbeOptions probe_options(const CalibrationRequest& request, std::vect
 std::optional<cost::Calibration> earlier_calibration(const base::Json& json);
 
 // Collective: profile::probe, with its progress told by the activity.
-profile::ProbeResult measure(profile::ProbeOptions options, comm::Transport& transport,
-                             survive::Activity& activity);
+profile::ProbeResult measure_machine(profile::ProbeOptions options, comm::Transport& transport,
+                                     survive::Activity& activity);
 
 // Collective. "auto" takes an earlier calibration if it covers the TP degrees in use, else measures once;
 // rank 0's numbers hold for all ranks. Memory figures follow this run's precision and device. InputError as

@@ -29,7 +29,7 @@ profile::ProbeResult profile_run(const RunOptions& options, int64_t budget_ns) {
     probe.decodes = true;
     std::optional<survive::StartNotices> notices;
     if (options.launch.rank == 0) notices.emplace(context->activity());
-    result = measure(std::move(probe), context->device_transport(), context->activity());
+    result = measure_machine(std::move(probe), context->device_transport(), context->activity());
     context->peers().leave();
   });
   delete context;
