@@ -3,21 +3,26 @@
 import os
 import pathlib
 import re
-import subprocess
+import sys
 import tempfile
 import time
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integration"))
+
+from start_once import Commands  # noqa: E402
+
 SLUICE = os.environ.get("SLUICE", "build/sluice")
 # After which a command hangs. No test depends on how long a command takes; a busy machine may take long.
 HANG_S = 1200
+COMMANDS = Commands(SLUICE)
 # Lines that commands say only while people wait for them.
 NOTICE = re.compile(r"^(sluice: still .* after \d+ s|proposing .*)\n", re.MULTILINE)
 
 
 def call(*arguments):
     """How a command ends and what it says, less the lines that depend on how long it took."""
-    done = subprocess.run([SLUICE, *map(str, arguments)], capture_output=True, text=True, timeout=HANG_S)
+    done = COMMANDS.run(arguments, os.getcwd(), dict(os.environ), HANG_S)
     done.stderr = NOTICE.sub("", done.stderr)
     return done
 

@@ -21,9 +21,12 @@ import sys
 import tempfile
 import threading
 
-import damage
-import model_folders
-from dependencies import DEPENDENCIES
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integration"))
+
+import damage  # noqa: E402
+import model_folders  # noqa: E402
+from dependencies import DEPENDENCIES  # noqa: E402
+from start_once import StartOnce  # noqa: E402
 
 CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]")
 INTERNAL = re.compile(rb"internal error|json\.exception|terminate called|std::|Sanitizer|runtime error|basic_string|vector::")
@@ -252,8 +255,8 @@ class Each:
     def __init__(self, program):
         self.program = program
 
-    def start(self, arguments, folder, seconds):
-        with open(folder / "stdout", "wb") as stdout, open(folder / "stderr", "wb") as stderr:
+    def start(self, arguments, folder, files, seconds):
+        with open(files[0], "wb") as stdout, open(files[1], "wb") as stderr:
             self.process = subprocess.Popen([self.program, *arguments], stdin=subprocess.DEVNULL, stdout=stdout,
                                             stderr=stderr, cwd=folder)
         resource.prlimit(self.process.pid, resource.RLIMIT_CPU, (seconds, seconds))
@@ -264,31 +267,6 @@ class Each:
         _, status, usage = os.wait4(self.process.pid, 0)
         self.process.returncode = os.waitstatus_to_exitcode(status)
         return status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
-
-
-class Once:
-    """Loads the program and its libraries once, which is most of a case's time, and lets a copy of that process run
-    each case (start_once.cpp). sluice-torch, where it is built, has all commands; `sluice` would become it for some."""
-
-    def __init__(self, program, preloaded):
-        if os.access(f"{program}-torch", os.X_OK):
-            program = f"{program}-torch"
-        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        env={**os.environ, "LD_PRELOAD": str(preloaded)})
-
-    def start(self, arguments, folder, seconds):
-        words = [seconds, folder, folder / "stdout", folder / "stderr", *arguments]
-        request = b"".join(os.fsencode(str(word)) + b"\0" for word in words)
-        self.process.stdin.write(struct.pack("<I", len(request)) + request)
-        self.process.stdin.flush()
-        return self.figures("<q")[0]
-
-    def wait(self):
-        status, microseconds, kibibytes = self.figures("<qqq")
-        return status, microseconds / 1e6, kibibytes * 1024
-
-    def figures(self, form):
-        return struct.unpack(form, self.process.stdout.read(struct.calcsize(form)))
 
 
 class Case:
@@ -315,7 +293,7 @@ class Case:
             shutil.copytree(sound.folder, copy)
             (copy / self.damaged.relative_to(sound.folder)).write_bytes(self.content)
             arguments = [argument.replace(str(sound.folder), str(copy)) for argument in arguments]
-        process = starter.start(arguments, folder, seconds)
+        process = starter.start(arguments, folder, [folder / "stdout", folder / "stderr"], seconds)
         timer = threading.Timer(CLOCK_FACTOR * seconds, os.kill, (process, signal.SIGKILL))
         timer.start()
         status, used_seconds, peak_bytes = starter.wait()
@@ -383,7 +361,7 @@ def main():
         usual_bytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
         most_bytes = usual_bytes + (options.mib << 20)
         seeds = range(options.seed, options.seed + options.count)
-        starters = [Once(program, options.preload) if options.preload else Each(program) for _ in range(options.jobs)]
+        starters = [StartOnce(program, options.preload) if options.preload else Each(program) for _ in range(options.jobs)]
         threads = [threading.Thread(target=worker, args=(sound, starter, seeds[job::options.jobs], options.seconds,
                                                          most_bytes, found, codes))
                    for job, starter in enumerate(starters)]

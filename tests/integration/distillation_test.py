@@ -2,42 +2,44 @@
 under every strategy, resumed, and wrong teachers named."""
 
 import json
+import shutil
 import subprocess
 
-from harness import TRANSFORMERS_PYTHON, TestCase, environment, losses, main, missing, records, write_corpus
+from harness import RUN_TIMEOUT_S, TRANSFORMERS_PYTHON, TestCase, environment, losses, main, missing, records, write_corpus
 from heads_test import labelled_documents, write_labels
 
 STRATEGIES = ["<2,1,1> + 2x<1,1,1>", "<1,2,2>", "<1,1,4,4>", "<2,2,1>"]
 DIVERGENCES = {"forward_kl": {}, "reverse_kl": {}, "jsd": {"teacher__beta": 0.3, "teacher__temperature": 2.0}}
-# Prints loss and gradient norm of generalised JSD as GKD's equation 1 has it; its ends are forward and reverse KL. The mean is
-# over tokens, as in TRL's GKDTrainer.generalized_jsd_loss.
+# Prints losses and gradient norms of students, by cases: generalised JSD as GKD's equation 1 has it, whose ends are forward and
+# reverse KL. The mean is over tokens, as in TRL's GKDTrainer.generalized_jsd_loss.
 BESIDE = """
 import json, sys
 import torch
 from torch.nn.functional import log_softmax
 from transformers import AutoModelForCausalLM
-student, teacher = (AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64).eval() for folder in sys.argv[1:3])
-documents, divergence, beta, temperature = json.loads(sys.argv[3]), sys.argv[4], float(sys.argv[5]), float(sys.argv[6])
-total, count = 0, 0
 def kl(of, other):
     return (of.exp() * (of - other)).sum()
-for ids in documents:
-    row = torch.tensor([ids])
-    q = log_softmax(student(row).logits[0, :-1].double() / temperature, -1)
-    with torch.no_grad():
-        p = log_softmax(teacher(row).logits[0, :-1].double() / temperature, -1)
-    if divergence == "forward_kl":
-        total = total + kl(p, q)
-    elif divergence == "reverse_kl":
-        total = total + kl(q, p)
-    else:
-        m = torch.log(beta * p.exp() + (1 - beta) * q.exp())
-        total = total + beta * kl(p, m) + (1 - beta) * kl(q, m)
-    count += len(ids) - 1
-loss = total / count
-loss.backward()
-norm = torch.sqrt(sum((p.grad ** 2).sum() for p in student.parameters() if p.grad is not None))
-print(json.dumps({"loss": loss.item(), "norm": norm.item()}))
+def beside(folder, divergence, beta, temperature):
+    student, teacher = (AutoModelForCausalLM.from_pretrained(name, dtype=torch.float64).eval() for name in (folder, "teacher"))
+    total, count = 0, 0
+    for ids in json.loads(sys.argv[1]):
+        row = torch.tensor([ids])
+        q = log_softmax(student(row).logits[0, :-1].double() / temperature, -1)
+        with torch.no_grad():
+            p = log_softmax(teacher(row).logits[0, :-1].double() / temperature, -1)
+        if divergence == "forward_kl":
+            total = total + kl(p, q)
+        elif divergence == "reverse_kl":
+            total = total + kl(q, p)
+        else:
+            m = torch.log(beta * p.exp() + (1 - beta) * q.exp())
+            total = total + beta * kl(p, m) + (1 - beta) * kl(q, m)
+        count += len(ids) - 1
+    loss = total / count
+    loss.backward()
+    norm = torch.sqrt(sum((p.grad ** 2).sum() for p in student.parameters() if p.grad is not None))
+    return {"loss": loss.item(), "norm": norm.item()}
+print(json.dumps([beside(*case) for case in json.loads(sys.argv[2])]))
 """
 
 
@@ -46,11 +48,15 @@ class Distillation(TestCase):
 
     def teach(self, name="teacher", **changes):
         """A folder of a model that has learnt the corpus, larger than the student."""
+        shutil.copytree(self.kept(self.taught, name=name, **changes), self.directory / name)
+        return name
+
+    def taught(self, name, **changes):
         run = self.config(f"{name}_run", **{"model__hidden": 48, "model__layers": 5, "model__ffn_hidden": 80, "train__steps": 10,
                                             "parallel__strategies": ["<1,1,1>"], "checkpoint__every": 10, **changes})
         self.train(f"{name}_run", 1)
         self.sluice("export", run, "--out", name, "--dtype", "float32")
-        return name
+        return self.directory / name
 
     def student(self, name, **changes):
         return self.config(name, **{"teacher__hf": "teacher", "train__dtype": "float64", "train__steps": 6, **changes})
@@ -61,21 +67,23 @@ class Distillation(TestCase):
         self.teach()
         documents, _ = labelled_documents(20)
         write_corpus(self.directory / "labelled", documents)
+        cases = []
         for divergence, options in DIVERGENCES.items():
+            name = f"first_{divergence}"
+            run = self.student(name, data__train=[["labelled", 1.0]], data__tokens_per_step=sum(map(len, documents)),
+                               train__steps=1, optimizer__lr=0.0, optimizer__min_lr=0.0, checkpoint__every=1,
+                               parallel__strategies=["<1,1,1>"], teacher__divergence=divergence, **options)
+            self.train(name, 1)
+            self.sluice("export", run, "--out", f"{name}_folder", "--dtype", "float32")
+            cases.append((f"{name}_folder", divergence, options.get("teacher__beta", 0.5),
+                          options.get("teacher__temperature", 1.0)))
+        result = subprocess.run([TRANSFORMERS_PYTHON, "-c", BESIDE, json.dumps(documents), json.dumps(cases)],
+                                cwd=self.directory, env=environment(HF_HUB_OFFLINE="1"), text=True, capture_output=True,
+                                timeout=RUN_TIMEOUT_S, check=False)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for divergence, found in zip(DIVERGENCES, json.loads(result.stdout), strict=True):
             with self.subTest(divergence):
-                name = f"first_{divergence}"
-                run = self.student(name, data__train=[["labelled", 1.0]], data__tokens_per_step=sum(map(len, documents)),
-                                   train__steps=1, optimizer__lr=0.0, optimizer__min_lr=0.0, checkpoint__every=1,
-                                   parallel__strategies=["<1,1,1>"], teacher__divergence=divergence, **options)
-                self.train(name, 1)
-                self.sluice("export", run, "--out", f"{name}_folder", "--dtype", "float32")
-                beta, temperature = options.get("teacher__beta", 0.5), options.get("teacher__temperature", 1.0)
-                result = subprocess.run(
-                    [TRANSFORMERS_PYTHON, "-c", BESIDE, f"{name}_folder", "teacher", json.dumps(documents), divergence, str(beta),
-                     str(temperature)], cwd=self.directory, env=environment(HF_HUB_OFFLINE="1"), text=True, capture_output=True,
-                    timeout=300, check=False)
-                self.assertEqual(result.returncode, 0, result.stderr)
-                found, line = json.loads(result.stdout), records(run)[0]
+                line = records(self.directory / f"first_{divergence}")[0]
                 self.assertAlmostEqual(line["loss"], found["loss"], delta=1e-6)
                 self.assertAlmostEqual(line["grad_norm"], found["norm"], delta=1e-5 * found["norm"])
 

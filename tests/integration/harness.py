@@ -24,6 +24,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from dependencies import DEPENDENCIES  # noqa: E402
+from start_once import Commands  # noqa: E402
 from tensor_files import read_tensors  # noqa: E402
 
 SLUICE = os.environ.get("SLUICE", "build/sluice")
@@ -292,6 +293,7 @@ def checkpoint_tensors(run, step):
 
 # Runs that several tests of this process compare with: what they were made of, and where they are kept.
 KEPT = {}
+COMMANDS = Commands(os.path.abspath(SLUICE))
 KEPT_FOLDER = tempfile.TemporaryDirectory(prefix="sluice-kept-")
 
 
@@ -354,8 +356,7 @@ class TestCase(unittest.TestCase):
 
     def sluice(self, *arguments, expect=0):
         """What another command prints; where it is to fail, what it says."""
-        result = subprocess.run([self.program(), *map(str, arguments)], cwd=self.directory, env=environment(), text=True,
-                                capture_output=True, timeout=RUN_TIMEOUT_S, check=False)
+        result = COMMANDS.run(arguments, self.directory, environment(), RUN_TIMEOUT_S)
         self.assertEqual(result.returncode, expect, result.stderr)
         return result.stdout if expect == 0 else result.stderr
 
@@ -370,7 +371,12 @@ class TestCase(unittest.TestCase):
 
     def train(self, run, ranks, *arguments, expect=0, may_fall_back=False, **options):
         """Trains to the end and checks the exit status, and that every plan was the planner's."""
-        outcome = self.finish(self.start_train(run, ranks, *arguments, **options))
+        if options:
+            outcome = self.finish(self.start_train(run, ranks, *arguments, **options))
+        else:
+            begin = time.monotonic()
+            done = COMMANDS.run(self.train_command(run, ranks, *arguments)[1:], self.directory, environment(), RUN_TIMEOUT_S)
+            outcome = Outcome(done.returncode, done.stdout, done.stderr, time.monotonic() - begin)
         self.assertEqual(outcome.status, expect, str(outcome))
         if expect == 0:
             self.assertNotIn("\\u000a", outcome.stderr, "several lines were logged as one")
