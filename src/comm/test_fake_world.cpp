@@ -92,7 +92,11 @@ World::World(int world_size, FakeOptions options)
 
 void World::fail(const std::string& message) {
   if (failure_.empty()) failure_ = message;
-  changed_.notify_all();
+  wake_all();
+}
+
+void World::wake_all() {
+  for (const Wait& wait : waits_) wait.operation->ended.notify_all();
 }
 
 void World::throw_if_failed() const {
@@ -297,7 +301,9 @@ void World::start(Transfer transfer) {
   }
   ++channel.transfers;
   in_flight_.push(std::move(transfer));
-  changed_.notify_all();
+  // Waiters end transfers when their time has come; those without a delay end before this thread lets go of
+  // the lock.
+  if (options_.max_delay_ns > 0) wake_all();
 }
 
 // After a failure no transfer completes any more: waiters unwind and free their buffers.
@@ -328,15 +334,15 @@ void World::finish(const Transfer& transfer) {
     for (const OperationPtr& operation : members) finish_operation(channel, *operation);
   }
   match(channel);
-  changed_.notify_all();
 }
 
 void World::finish_operation(Channel& channel, Operation& operation) {
   operation.done = true;
+  operation.ended.notify_all();
   channel.members[static_cast<size_t>(operation.member)].queue.pop_front();
 }
 
-void World::wait(const Channel& channel, const Operation& operation) {
+void World::wait(const Channel& channel, Operation& operation) {
   std::unique_lock lock(mutex_);
   const int rank = channel.ranks[static_cast<size_t>(operation.member)];
   settle();
@@ -354,7 +360,7 @@ void World::wait(const Channel& channel, const Operation& operation) {
       break;
     }
     const Clock::time_point next = in_flight_.empty() ? deadline : std::min(deadline, in_flight_.top().end);
-    changed_.wait_until(lock, next);
+    operation.ended.wait_until(lock, next);
     settle();
   }
   --threads.waiting;

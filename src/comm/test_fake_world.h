@@ -36,6 +36,7 @@ struct Operation {
   int member = 0;
   int64_t position = 0;  // number of operations that this member issued on the communicator before
   bool done = false;
+  std::condition_variable ended;  // who waits for it is woken alone, when it is done or everything failed
 
   std::vector<PostedMessage> parts;  // exchange
   size_t unfinished_parts = 0;
@@ -93,7 +94,7 @@ struct Transfer {
 struct Wait {
   int rank = 0;
   const Channel* channel = nullptr;
-  const Operation* operation = nullptr;
+  Operation* operation = nullptr;
 };
 
 // The threads of one rank.
@@ -114,7 +115,7 @@ class World {
   int world_size() const { return static_cast<int>(threads_.size()); }
   Channel* join(int rank, const std::string& name, const std::vector<int>& ranks);
   void issue(Channel& channel, const OperationPtr& operation);
-  void wait(const Channel& channel, const Operation& operation);
+  void wait(const Channel& channel, Operation& operation);
   void abandon(const Channel& channel, const Operation& operation);
   void enter(int rank);
   void leave(int rank);
@@ -130,6 +131,7 @@ class World {
   void match_parts(Channel& channel, const OperationPtr& sender);
   void start(Transfer transfer);
   void settle();
+  void wake_all();
   void finish(const Transfer& transfer);
   void finish_operation(Channel& channel, Operation& operation);
   void look_for_deadlock();
@@ -138,7 +140,6 @@ class World {
 
   const FakeOptions options_;
   std::mutex mutex_;
-  std::condition_variable changed_;
   std::string failure_;
   std::map<std::string, std::unique_ptr<Channel>> channels_;
   std::map<std::pair<int, int>, std::vector<int>> shared_order_;  // channel ids that two ranks share
