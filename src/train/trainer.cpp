@@ -109,10 +109,9 @@ class Trainer::Impl {
   bool evaluate_and_save(const run::PreparedStep& step, const StepAgreement& agreement);
   void end_membership(std::optional<int> leaving_rank);
   void finish_save_under_way();
-  run::RunState state_behind(int64_t steps, const std::optional<corpus::SamplerState>& sampler) const;
+  run::RunState state_behind(int64_t steps, const std::optional<corpus::SamplerState>& sampler,
+                             const base::Json& rollout) const;
   run::RunState state_behind(const run::PreparedStep& last) const;
-  run::RunState state_before(const run::PreparedStep& next) const;
-  run::RunState run_state_resumed() const;
 
   run::RunContext run_;  // starts no thread before it is opened
   std::optional<survive::StopSignal> stop_signal_;
@@ -259,13 +258,15 @@ std::unique_ptr<run::PreparedStep> Trainer::Impl::first_step() {
   report::StepRecord unused;
   const StepAgreement agreement = agree(first, {}, unused);
   if (agreement.failure) std::rethrow_exception(agreement.failure);
-  sampler_before_ = run_.start().state().sampler;
-  rollout_before_ = run_.start().state().rollout;
+  const run::RunState& begun = run_.start().state();
+  sampler_before_ = begun.sampler;
+  rollout_before_ = begun.rollout;
+  const auto resumed = [&] { return state_behind(begun.step, begun.sampler, begun.rollout); };
   if (agreement.stop) {
-    if (run_.start().resumed().from_snapshot()) saver_->save_now(run_state_resumed());
+    if (run_.start().resumed().from_snapshot()) saver_->save_now(resumed());
     return nullptr;
   }
-  if (first.step && run_.snapshot_replicas()) begin_snapshot(run_state_resumed());
+  if (first.step && run_.snapshot_replicas()) begin_snapshot(resumed());
   return std::move(first.step);
 }
 
@@ -440,7 +441,7 @@ void Trainer::Impl::check_finite(const run::PreparedStep& step, const runtime::S
   const bool learnt = number > run_.start().state().step || run_.start().resumed().from_snapshot();
   if (learnt) {
     saver_->advance(agreement.saves);
-    saver_->save_now(state_before(step));
+    saver_->save_now(state_behind(number, sampler_before_, rollout_before_));
   }
   run_.control().together("checking the step", [&] {
     throw base::RunError(text(found, skips ? text(", as have the ", kMostSkippedInRow - 1, " before it") : "",
@@ -516,11 +517,12 @@ void Trainer::Impl::finish_save_under_way() {
   }
 }
 
-run::RunState Trainer::Impl::state_behind(int64_t steps,
-                                          const std::optional<corpus::SamplerState>& sampler) const {
+run::RunState Trainer::Impl::state_behind(int64_t steps, const std::optional<corpus::SamplerState>& sampler,
+                                          const base::Json& rollout) const {
   run::RunState state;
   state.step = steps;
   state.sampler = sampler;
+  state.rollout = rollout;
   if (steps > 0) state.corpora = run_.start().corpora_at(steps - 1);
   state.calibration = run_.planning().calibration();
   state.companions = run_.start().state().companions;
@@ -530,21 +532,7 @@ run::RunState Trainer::Impl::state_behind(int64_t steps,
 }
 
 run::RunState Trainer::Impl::state_behind(const run::PreparedStep& last) const {
-  run::RunState state = state_behind(last.plan.step + 1, last.sampler_after);
-  state.rollout = last.rollout_after;
-  return state;
-}
-
-run::RunState Trainer::Impl::state_before(const run::PreparedStep& next) const {
-  run::RunState state = state_behind(next.plan.step, sampler_before_);
-  state.rollout = rollout_before_;
-  return state;
-}
-
-run::RunState Trainer::Impl::run_state_resumed() const {
-  run::RunState state = state_behind(run_.start().state().step, run_.start().state().sampler);
-  state.rollout = run_.start().state().rollout;
-  return state;
+  return state_behind(last.plan.step + 1, last.sampler_after, last.rollout_after);
 }
 
 Trainer::Trainer(run::RunOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {
