@@ -50,7 +50,7 @@ plan::Planner planner_for(const std::string& model, int64_t prompt) {
   const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
   const session::PlanningInputs inputs = session::resolve_planning(
       {.gpus = kGpus, .cluster = "h100x8", .model = model, .tokens_per_step = tokens / 2}, lengths);
-  return session::make_planner(session::task_of(inputs, {}));
+  return session::make_planner(session::planner_options(inputs), inputs.cost());
 }
 
 void print_prompt(const std::string& model, int64_t prompt) {

@@ -113,7 +113,7 @@ inline std::vector<Case> cases(const std::string& folder, const std::string& kep
 
 // Empty if no strategy holds the context.
 inline std::vector<strategy::Strategy> proposed(const Case& of, const cost::CostModel& cost) {
-  plan::ProposalOptions options{.world_size = of.machine.gpus, .context_length = kContextTokens};
+  plan::PlannerOptions options{.world_size = of.machine.gpus, .context_length = kContextTokens};
   options.max_strategies = kCandidates;
   options.max_cp = of.max_cp == kAllLanes ? of.machine.gpus : of.max_cp;
   if (of.max_cp == kAllLanes) options.max_fsdp = of.machine.gpus;

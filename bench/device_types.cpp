@@ -42,14 +42,15 @@ cost::CostModel cost_of(const char* model, const strategy::Cluster& cluster) {
                                                 degrees, cluster.gpus_per_node));
 }
 
-session::PlanningTask task_of(const cost::CostModel& cost, int ranks, std::vector<strategy::Device> devices,
-                              const std::vector<std::vector<int64_t>>& batches) {
+plan::PlannerOptions options_of(int ranks, std::vector<strategy::Device> devices,
+                                const std::vector<std::vector<int64_t>>& batches) {
   return {.world_size = ranks,
-          .cost = cost,
+          .devices = std::move(devices),
+          .policies = {{}, {.recompute_permille = 1000}},
           .context_length = kContextTokens,
           .sample_batches = batches,
-          .choices = {.policies = {{}, {.recompute_permille = 1000}}},
-          .devices = std::move(devices)};
+          .max_cp = 0,
+          .max_fsdp = 0};
 }
 
 // The mean step on these devices. The plans may be made for other devices.
@@ -83,7 +84,7 @@ void print_row(const char* model, const char* name, const std::vector<int64_t>& 
   const auto batches = plan::stratified_batches(
       lengths, {.tokens_per_step = ranks * kTokensOfRank, .batches = kBatches, .seed = 11});
   const cost::CostModel cost = cost_of(model, cluster);
-  const plan::Planner planner = session::make_planner(task_of(cost, ranks, devices, sampled));
+  const plan::Planner planner = session::make_planner(options_of(ranks, devices, sampled), cost);
   std::vector<strategy::Device> alike = devices;
   for (strategy::Device& device : alike) device.slowdown_percent = 100;
   const double known = step_ms(planner, batches, ranks, devices),
@@ -92,7 +93,7 @@ void print_row(const char* model, const char* name, const std::vector<int64_t>& 
   int fast = 0;
   for (const strategy::Device& device : devices) fast += device.slowdown_percent == 100 ? 1 : 0;
   const std::vector<strategy::Device> fastest(devices.begin(), devices.begin() + fast);
-  const plan::Planner alone = session::make_planner(task_of(cost, fast, fastest, sampled));
+  const plan::Planner alone = session::make_planner(options_of(fast, fastest, sampled), cost);
   const double fast_ms = step_ms(alone, batches, fast, fastest);
   std::printf("| %s | %s | %s | %.0f | %.0f (%.2f) | %.0f (%.2f) |\n", model, name,
               strategy::to_text(planner.plan(0, plan::sequences_of(batches.front())).strategy()).c_str(),

@@ -163,14 +163,16 @@ void print(const Setting& setting, int64_t tokens_a_rank, const std::vector<int6
   const bool many = setting.ranks >= kManyRanks;
   const std::string head = base::text("| ", setting.name, " | ", setting.ranks, " x ", setting.cluster, " | ",
                                       tokens_a_rank, " | ");
-  session::PlanningTask task{.world_size = setting.ranks,
-                             .cost = cost,
-                             .context_length = kContextTokens,
-                             .sample_batches = batches_of(lengths, tokens, many ? kRivalBatches : 48, 1)};
-  task.choices.policies = {{}};
+  const plan::PlannerOptions options{
+      .world_size = setting.ranks,
+      .policies = {{}},
+      .context_length = kContextTokens,
+      .sample_batches = batches_of(lengths, tokens, many ? kRivalBatches : 48, 1),
+      .max_cp = 0,
+      .max_fsdp = 0};
   std::optional<plan::Planner> planner;
   try {
-    planner = session::make_planner(task);
+    planner = session::make_planner(options, cost);
   } catch (const base::InfeasibleError&) {
     std::printf("%snone holds it | | | | | | | | |\n", head.c_str());
     return;

@@ -177,7 +177,8 @@ void run(const std::string& name, const strategy::Scheme& scheme, const std::vec
   const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
   const auto bound_ns = static_cast<double>(ours.lower_bound_ns);
   std::printf("| %s | %zu | %.1f | %.2f (%s) | %.2f | %.2f | %.2f", name.c_str(), lengths.size(),
-              static_cast<double>(tokens) / 1e6, bound_ns / 1e9, ours.bounded_by.c_str(), ours_ms,
+              static_cast<double>(tokens) / 1e6, bound_ns / 1e9,
+              ours.bounded_by ? base::word_of(strategy::kProofs, *ours.bounded_by) : "", ours_ms,
               ours_most_ms, dynamic_ms);
   for (const strategy::StepPlan& plan :
        {ours, dynamic(), byte_scale(published::ByteScaleRule::kNaive),

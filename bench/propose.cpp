@@ -29,6 +29,7 @@
 #include "published/paper_plan.h"
 #include "published/paper_propose.h"
 #include "published/static_strategy.h"
+#include "session/methods.h"
 #include "session/planning_inputs.h"
 
 namespace {
@@ -96,15 +97,15 @@ class Case {
   }
 
  private:
-  plan::ProposalOptions options(int seed, int batches, int thoroughness) const {
-    plan::ProposalOptions options{.world_size = machine_.gpus, .context_length = kContextTokens};
+  plan::PlannerOptions options(int seed, int batches, int thoroughness) const {
+    plan::PlannerOptions options{.world_size = machine_.gpus, .context_length = kContextTokens};
     options.sample_batches = plan::stratified_batches(
         lengths_,
         {.tokens_per_step = machine_.batch_tokens, .batches = batches, .seed = static_cast<uint64_t>(seed)});
     options.thoroughness = thoroughness;
     return options;
   }
-  std::vector<plan::Proposal> propose(const plan::ProposalOptions& options) const {
+  std::vector<plan::Proposal> propose(const plan::PlannerOptions& options) const {
     return plan::propose(options, cost_).or_throw();
   }
   // The mean step on the fresh batches.
@@ -150,9 +151,12 @@ struct Costs {
   session::PlanningOptions options;
 };
 
-double proposing_seconds(const session::PlanningOptions& options, const session::PlannerChoices& choices) {
+double proposing_seconds(const session::PlanningOptions& options, session::MethodPtr method = plan::ours()) {
   const double begin = cpu_seconds();
-  session::propose(session::task_of(session::resolve_planning(options), choices));
+  const session::PlanningInputs inputs = session::resolve_planning(options);
+  plan::PlannerOptions planner = session::planner_options(inputs);
+  planner.method = std::move(method);
+  session::propose(planner, inputs.cost());
   return cpu_seconds() - begin;
 }
 
@@ -176,15 +180,17 @@ void time_proposals(const std::string& folder, const std::string& costs, int gpu
       options.lengths = {folder + "/wikipedia_lengths.txt"};
       options.context_length = kContextTokens;
       options.tokens_per_step = machine.batch_tokens;
-      const double without_s = proposing_seconds(options, {.max_cp = 1});
-      const double lanes_s = proposing_seconds(options, {});
+      const double lanes_s = proposing_seconds(options);
+      options.max_cp = 1;
+      const double without_s = proposing_seconds(options);
       std::printf("| %s | %d | %lld | %.1f | %.1f | ", of.name, machine.gpus,
                   static_cast<long long>(machine.batch_tokens), without_s, lanes_s);
       // The time of its trials grows with sequences times pipelines.
       if (machine.gpus <= kMostPaperGpus) {
-        std::printf("%.1f", proposing_seconds(
-                                options, {.method = published::paper(
-                                              {.dispatch = {.seed = static_cast<uint64_t>(options.seed)}})}));
+        std::printf(
+            "%.1f",
+            proposing_seconds(options,
+                              published::paper({.dispatch = {.seed = static_cast<uint64_t>(options.seed)}})));
       } else {
         std::printf("–");
       }

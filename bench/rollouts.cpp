@@ -115,7 +115,7 @@ void print_tail(const std::string& model, const Tail& tail) {
                 static_cast<double>(layout.ns()) / static_cast<double>(layouts.front().ns()),
                 base::human_count(layout.preemptions).c_str());
   }
-  const study::Scenario scenario = study::scenario_of(inputs, kUpdates, /*max_cp=*/0);
+  const study::Scenario scenario = study::scenario_of(inputs, kUpdates);
   const std::vector<study::SystemResult> results =
       study::compare(scenario, {.systems = {"sluice", "megatron", "deepspeed"}});
   const double saying = seconds(layouts.front().ns());

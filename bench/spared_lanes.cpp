@@ -1,5 +1,5 @@
 // The gain from offloading that saves lanes, on 64 GPUs: mean steps of fresh batches, by the clock. The
-// options compared are memory.offload = 0 and "auto" (session::PlannerChoices::offload_saves_lanes).
+// options compared are memory.offload = 0 and "auto" (plan::PlannerOptions::offload_saves_lanes).
 //
 //   spared_lanes_bench [folder of length files] [batches] [cluster]
 #include <cstdio>
@@ -31,16 +31,17 @@ int64_t mean_step_ns(const plan::Planner& planner, const std::vector<std::vector
 
 void compare(const session::PlanningOptions& options, int64_t batches) {
   const session::PlanningInputs inputs = session::resolve_planning(options);
-  session::PlanningTask task = session::task_of(inputs, {.policies = {{}}});
+  plan::PlannerOptions planner = session::planner_options(inputs);
+  planner.policies = {{}};
   corpus::Sampler sampler = inputs.sampler();
   std::vector<std::vector<int64_t>> drawn;
   for (int64_t b = 0; b < batches; ++b) {
     std::vector<int64_t>& lengths = drawn.emplace_back();
     for (const corpus::Sample& sample : sampler.next().samples) lengths.push_back(sample.length_tokens);
   }
-  const plan::Planner keeping = session::make_planner(task);
-  task.choices.offload_saves_lanes = true;
-  const plan::Planner choosing = session::make_planner(task);
+  const plan::Planner keeping = session::make_planner(planner, inputs.cost());
+  planner.offload_saves_lanes = true;
+  const plan::Planner choosing = session::make_planner(planner, inputs.cost());
   const int64_t before_ns = mean_step_ns(keeping, drawn, options.gpus);
   const int64_t after_ns = mean_step_ns(choosing, drawn, options.gpus);
   std::printf("| %s | %s | %s | %s | %.1f | %.1f | %.4f | %s |\n", options.model.c_str(),

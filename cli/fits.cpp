@@ -21,8 +21,6 @@ using base::text;
 struct FitsArguments {
   session::PlanningOptions inputs;
   int64_t context = 8192;
-  int max_cp = 0;  // 0: all ranks'
-  bool share = true;
   std::string optimizer = "adamw";
   std::string master_dtype = "float32";
   bool json = false;
@@ -59,8 +57,8 @@ session::FitRequest request_of(const FitsArguments& arguments, const session::Pl
   return {.cost = cost::CostModel(std::move(machine)),
           .world_size = ranks,
           .length_tokens = arguments.context,
-          .max_cp = arguments.max_cp > 0 ? arguments.max_cp : ranks,
-          .max_share = arguments.share ? ranks : 1};
+          .max_cp = inputs.options.max_cp > 0 ? inputs.options.max_cp : ranks,
+          .max_share = inputs.options.fsdp ? ranks : 1};
 }
 
 void run(const FitsArguments& arguments) {
@@ -114,9 +112,9 @@ void add_fits(CLI::App& app) {
   command->add_option("--master-dtype", arguments->master_dtype, "float32 or bfloat16 (train.master_dtype)")
       ->check(CLI::IsMember({"float32", "bfloat16"}))
       ->capture_default_str();
-  command->add_option("--max-cp", arguments->max_cp, "Largest CP degree (default: all ranks')")
+  command->add_option("--max-cp", inputs.max_cp, "Largest CP degree (default: all ranks')")
       ->check(within(1, 1 << 20));
-  command->add_flag("!--no-fsdp", arguments->share, "Propose no FSDP");
+  command->add_flag("!--no-fsdp", inputs.fsdp, "Propose no FSDP");
   command->add_flag("--json", arguments->json, "Print the answer as JSON");
   command->callback([arguments] { run(*arguments); });
 }

@@ -24,6 +24,7 @@
 #include "graph/memory.h"
 #include "report/explain.h"
 #include "report/plan_table.h"
+#include "session/methods.h"
 #include "session/planned_step.h"
 #include "session/prompt_responses.h"
 #include "session/sampling.h"
@@ -40,8 +41,8 @@ constexpr int64_t kMostSteps = 10'000'000;  // drawing the batches before it tak
 struct PlanArguments {
   RunPlanningOptions run;
   session::PlanningOptions inputs;
-  std::string calibration;  // empty: the configuration's, or "analytic"
-  std::string method;       // empty: the configuration's, or "ours"
+  std::string calibration;                     // empty: the configuration's, or "analytic"
+  std::optional<strategy::MethodName> method;  // none: the configuration's, or ours
   int64_t step = 0;
   int64_t batches = 0;  // 0: one plan; otherwise a JSON line each
   bool explain = false;
@@ -60,7 +61,8 @@ Planning make_planning(const PlanArguments& arguments) {
   }
   session::PlanningOptions inputs = arguments.inputs;
   if (!arguments.calibration.empty()) inputs.calibration = arguments.calibration;
-  return planning_of(inputs, arguments.method.empty() ? "ours" : arguments.method);
+  if (arguments.method) inputs.method = *arguments.method;
+  return planning_of(inputs);
 }
 
 // Plans batches as a run does, each with the graph that would run; its time is the simulation's.
@@ -307,8 +309,8 @@ void add_plan(CLI::App& app) {
   command->add_option("--calibration", arguments->calibration,
                       "A calibration.json, a shipped fit or \"analytic\" (default: the configuration's; else "
                       "\"analytic\")");
-  command->add_option("--method", arguments->method,
-                      "ours, paper or exact (default: the configuration's; else ours)");
+  add_word_option(*command, "--method", arguments->method, session::parse_method,
+                  "ours, paper or exact (default: the configuration's; else ours)");
   command->add_option("--step", arguments->step, "Number of the step, counted from 0")
       ->check(within(int64_t{0}, kMostSteps))
       ->capture_default_str();

@@ -38,14 +38,13 @@ std::vector<CLI::Option*> add_planning_options(CLI::App& command, session::Plann
                       "Tokens of a batch; 0: all documents are one batch")
           ->capture_default_str(),
       command.add_option("--seed", options.seed, "Seed of the order of documents")->capture_default_str(),
-      command.add_option("--stages", options.stages, "Cut pipeline stages by time or by layers")
-          ->capture_default_str(),
-      command
-          .add_option("--exchange", options.exchange,
+      add_word_option(command, "--stages", options.stages, strategy::parse_stage_cut,
+                      "Cut pipeline stages by time or by layers")
+          ->default_str(base::word_of(strategy::kStageCuts, options.stages)),
+      add_word_option(command, "--exchange", options.exchange, strategy::parse_exchange_rule,
                       "Between CP ranks that share a sequence: auto, or ring, heads, nested, balanced or "
-                      "queries alone; "
-                      "cycle: all in turn")
-          ->capture_default_str()};
+                      "queries alone; cycle: all in turn")
+          ->default_str(base::word_of(strategy::kExchangeRules, options.exchange))};
 }
 
 CLI::Option* add_strategies_option(CLI::App& command, session::PlanningOptions& options,
@@ -88,8 +87,7 @@ void log_proposing(const session::PlanningInputs& inputs) {
                       " and batches of ", base::human_count(inputs.options.tokens_per_step), " tokens"));
 }
 
-Planning planning_of(const session::PlanningOptions& options, const std::string& method) {
-  const session::MethodPtr named = session::method_named(method, static_cast<uint64_t>(options.seed));
+Planning planning_of(const session::PlanningOptions& options) {
   const session::PlanningInputs inputs = session::resolve_planning(with_model_folder(options));
   if (inputs.strategies.empty()) {
     log_proposing(inputs);
@@ -97,9 +95,9 @@ Planning planning_of(const session::PlanningOptions& options, const std::string&
     log_counted(inputs.calibration.options.model);
   }
   SlowNotice notice("choosing strategies to plan with");
-  session::PlanningTask task = session::task_of(inputs, {.method = named});
-  task.progress = [&notice](const std::string& how_far) { notice.tell(how_far); };
-  Planning planning{session::make_planner(task),
+  plan::PlannerOptions planner = session::planner_options(inputs);
+  planner.progress = session::told_in_words([&notice](const std::string& how_far) { notice.tell(how_far); });
+  Planning planning{session::make_planner(planner, inputs.cost()),
                     session::PhasedSampler(std::make_unique<corpus::Sampler>(inputs.sampler()))};
   planning.peak_flops_per_ns =
       strategy::peak_flops_per_ns(inputs.cluster, planning.planner.options().world_size);

@@ -22,6 +22,14 @@ std::vector<CLI::Option*> add_planning_options(CLI::App& command, session::Plann
 CLI::Option* add_strategies_option(CLI::App& command, session::PlanningOptions& options,
                                    const std::string& what);
 
+// Adds an option whose words `parse` knows.
+template <typename Value, typename E>
+CLI::Option* add_word_option(CLI::App& command, const std::string& name, Value& value,
+                             E (*parse)(const std::string&), const std::string& what) {
+  const auto read = [&value, parse](const std::string& word) { value = parse(word); };
+  return command.add_option_function<std::string>(name, read, what);
+}
+
 // A planner and the batches and models that it plans for.
 struct Planning {
   plan::Planner planner;
@@ -44,14 +52,14 @@ struct Planning {
 };
 
 // A planning with the inputs' strategies, or with proposed ones if none are given.
-Planning planning_of(const session::PlanningOptions& options, const std::string& method);
+Planning planning_of(const session::PlanningOptions& options);
 
 struct RunPlanningOptions {
   std::string config;
   std::vector<std::string> settings;
-  int ranks = 0;            // 0: as many as the configured strategies use
-  std::string calibration;  // empty: the configuration's
-  std::string method;       // empty: the configuration's
+  int ranks = 0;                               // 0: as many as the configured strategies use
+  std::string calibration;                     // empty: the configuration's
+  std::optional<strategy::MethodName> method;  // none: the configuration's
 };
 
 // Adds --config, --set and --ranks, with `ranks` as the help text. They exclude all of `inputs`.

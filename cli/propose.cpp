@@ -13,6 +13,7 @@
 #include "config/run_config.h"
 #include "report/strategies_table.h"
 #include "session/codec_choice.h"
+#include "session/methods.h"
 #include "session/propose_for_both.h"
 #include "session/strategy_file.h"
 
@@ -22,34 +23,30 @@ namespace {
 
 struct ProposeArguments {
   session::PlanningOptions inputs;
-  std::string method = "ours";
-  int most = 8;
-  int max_cp = 0;  // 0: all ranks'
-  bool share = true;
   std::filesystem::path out;
   bool json = false;
 };
 
 void run(const ProposeArguments& arguments) {
-  const session::MethodPtr method =
-      session::proposing_method_named(arguments.method, static_cast<uint64_t>(arguments.inputs.seed));
-  const session::PlanningInputs inputs = session::resolve_planning(with_model_folder(arguments.inputs));
+  const session::PlanningOptions& asked = arguments.inputs;
+  session::check_proposes(asked.method);
+  const session::PlanningInputs inputs = session::resolve_planning(with_model_folder(asked));
   log_proposing(inputs);
-  session::PlanningTask task = session::task_of(inputs, {.method = method,
-                                                         .max_strategies = arguments.most,
-                                                         .max_cp = arguments.max_cp,
-                                                         .fsdp = arguments.share});
   SlowNotice notice("proposing strategies");
-  task.progress = [&notice](const std::string& how_far) { notice.tell(how_far); };
+  plan::PlannerOptions options = session::planner_options(inputs);
+  options.progress = session::told_in_words([&notice](const std::string& how_far) { notice.tell(how_far); });
+  const cost::CostModel cost = inputs.cost();
   base::Json made_from = session::to_json(inputs);
-  made_from["method"] = arguments.method;
-  made_from["max"] = arguments.most;
-  made_from["max_cp"] = arguments.max_cp;
-  made_from["fsdp"] = arguments.share;
-  const std::vector<plan::Proposal> proposals = session::propose_for_both(task);
+  made_from["method"] = base::word_of(strategy::kMethodNames, asked.method);
+  made_from["max"] = asked.max_strategies;
+  made_from["max_cp"] = asked.max_cp;
+  made_from["fsdp"] = asked.fsdp;
+  const std::vector<plan::Proposal> proposals = session::propose_for_both(options, cost);
   notice.tell("comparing what ranks send each other");
-  base::Json file = session::strategies_to_json(proposals, task, inputs.cluster, std::move(made_from));
-  if (const auto codecs = session::choose_codecs(task, proposals)) file["codecs"] = session::to_json(*codecs);
+  base::Json file =
+      session::strategies_to_json(proposals, options, cost, inputs.cluster, std::move(made_from));
+  if (const auto codecs = session::choose_codecs(options, cost, proposals))
+    file["codecs"] = session::to_json(*codecs);
   if (!arguments.out.empty()) base::write_json(arguments.out, file);
   if (arguments.json) {
     std::cout << base::json_text(file) << "\n";
@@ -70,17 +67,18 @@ void add_propose(CLI::App& app) {
       ->add_option("--calibration", arguments->inputs.calibration,
                    "A calibration.json, a shipped fit or \"analytic\"")
       ->capture_default_str();
-  command->add_option("--method", arguments->method, "ours or paper")->capture_default_str();
-  command->add_option("--max", arguments->most, "Most strategies")
+  add_word_option(*command, "--method", arguments->inputs.method, session::parse_method, "ours or paper")
+      ->default_str(base::word_of(strategy::kMethodNames, arguments->inputs.method));
+  command->add_option("--max", arguments->inputs.max_strategies, "Most strategies")
       ->check(within(1, 100))
       ->capture_default_str();
   command
       ->add_option(
-          "--max-cp", arguments->max_cp,
+          "--max-cp", arguments->inputs.max_cp,
           "Largest CP degree, over whose ranks long sequences are cut (default: all ranks'; with method "
           "paper 1)")
       ->check(within(1, 1 << 20));
-  command->add_flag("!--no-fsdp", arguments->share, "Propose no FSDP");
+  command->add_flag("!--no-fsdp", arguments->inputs.fsdp, "Propose no FSDP");
   add_output(*command, "--out", arguments->out, Output::kFile, "Write strategies.json here");
   command->add_flag("--json", arguments->json, "Print the content of strategies.json instead of a table");
   command->callback([arguments] { run(*arguments); });

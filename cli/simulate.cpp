@@ -32,7 +32,6 @@ struct SimulateArguments {
   RunPlanningOptions run;
   session::PlanningOptions inputs;
   std::string calibration;  // empty: the configuration's, or "analytic"
-  int max_cp = 0;           // 0: the configuration's, or all ranks'
   int64_t steps = 20;
   std::string compare;
   std::vector<int64_t> trace_steps;
@@ -56,13 +55,13 @@ study::Scenario scenario_of(const SimulateArguments& arguments) {
     return study::scenario_of_run(config, {.ranks = arguments.run.ranks,
                                            .calibration = arguments.calibration,
                                            .steps = arguments.steps,
-                                           .max_cp = arguments.max_cp});
+                                           .max_cp = arguments.inputs.max_cp});
   }
   session::PlanningOptions inputs = arguments.inputs;
   if (!arguments.calibration.empty()) inputs.calibration = arguments.calibration;
   const session::PlanningInputs resolved = session::resolve_planning(with_model_folder(inputs));
   log_counted(resolved.calibration.options.model);
-  return study::scenario_of(resolved, arguments.steps, arguments.max_cp);
+  return study::scenario_of(resolved, arguments.steps);
 }
 
 std::vector<study::SystemResult> compare_with_progress(const study::Scenario& scenario,
@@ -143,7 +142,7 @@ void add_simulate(CLI::App& app) {
                       "\"analytic\")");
   command
       ->add_option(
-          "--max-cp", arguments->max_cp,
+          "--max-cp", arguments->inputs.max_cp,
           "Largest CP degree, over whose ranks long sequences are cut (default: the configuration's; else "
           "all ranks')")
       ->check(within(1, 1 << 20));

@@ -18,6 +18,7 @@
 #include "corpus/lengths.h"
 #include "cost/measured_prices.h"
 #include "plan/planner.h"
+#include "session/methods.h"
 #include "session/planning_inputs.h"
 #include "session/propose_for_both.h"
 #include "session/strategy_file.h"
@@ -93,31 +94,30 @@ std::tuple<int, int, int, int, int> degrees_of(const std::string& text) {
   return {scheme.tp, scheme.pp, scheme.cp, scheme.fsdp, scheme.ep};
 }
 
-uint64_t seed_of(const session::PlanningOptions& options) { return static_cast<uint64_t>(options.seed); }
-
-py::object propose(const session::PlanningOptions& options, const Array<int32_t>& lengths,
-                   const std::string& method, int max_strategies, int max_cp, bool share) {
+py::object propose(session::PlanningOptions options, const Array<int32_t>& lengths, const std::string& method,
+                   int max_strategies, int max_cp, bool share) {
   std::vector<int32_t> values = as_vector(lengths);
   return as_python(without_gil([&] {
+    options.method = session::parse_method(method);
+    options.max_strategies = max_strategies;
+    options.max_cp = max_cp;
+    options.fsdp = share;
+    session::check_proposes(options.method);
     const session::PlanningInputs inputs = session::resolve_planning(options, std::move(values));
-    const session::PlanningTask task =
-        session::task_of(inputs, {.method = session::proposing_method_named(method, seed_of(options)),
-                                  .max_strategies = max_strategies,
-                                  .max_cp = max_cp,
-                                  .fsdp = share});
-    return session::strategies_to_json(session::propose_for_both(task), task, inputs.cluster,
-                                       session::to_json(inputs));
+    const plan::PlannerOptions planner = session::planner_options(inputs);
+    return session::strategies_to_json(session::propose_for_both(planner, inputs.cost()), planner,
+                                       inputs.cost(), inputs.cluster, session::to_json(inputs));
   }));
 }
 
 // The contents of simulation.json and metrics.jsonl.
-std::pair<py::object, std::string> simulate(const session::PlanningOptions& options,
-                                            const Array<int32_t>& lengths, const std::string& systems,
-                                            int64_t steps, int max_cp) {
+std::pair<py::object, std::string> simulate(session::PlanningOptions options, const Array<int32_t>& lengths,
+                                            const std::string& systems, int64_t steps, int max_cp) {
   std::vector<int32_t> values = as_vector(lengths);
   auto [summary, metrics] = without_gil([&] {
+    options.max_cp = max_cp;
     const study::Scenario scenario =
-        study::scenario_of(session::resolve_planning(options, std::move(values)), steps, max_cp);
+        study::scenario_of(session::resolve_planning(options, std::move(values)), steps);
     const std::vector<study::SystemResult> results =
         study::compare(scenario, {.systems = study::parse_systems(systems), .explains_wire = true});
     return std::pair{study::simulation_json(scenario, results), study::metrics_lines(results)};
@@ -127,11 +127,11 @@ std::pair<py::object, std::string> simulate(const session::PlanningOptions& opti
 
 class Planner {
  public:
-  Planner(const session::PlanningOptions& options, const std::string& method)
+  Planner(session::PlanningOptions options, const std::string& method)
       : planner_(without_gil([&] {
-          return session::make_planner(
-              session::task_of(session::resolve_machine(options),
-                               {.method = session::method_named(method, seed_of(options))}));
+          options.method = session::parse_method(method);
+          const session::PlanningInputs inputs = session::resolve_machine(options);
+          return session::make_planner(session::planner_options(inputs), inputs.cost());
         })) {}
 
   int64_t max_len() const { return planner_.max_len_tokens(); }
@@ -160,8 +160,8 @@ class Planner {
 
 session::PlanningOptions options_of(int gpus, std::string cluster, std::string model, std::string calibration,
                                     std::vector<std::string> strategies, int64_t context_length,
-                                    int64_t tokens_per_step, int64_t seed, std::string exchange,
-                                    std::string stages, std::optional<cost::MeasuredPrices> prices) {
+                                    int64_t tokens_per_step, int64_t seed, const std::string& exchange,
+                                    const std::string& stages, std::optional<cost::MeasuredPrices> prices) {
   return {.gpus = gpus,
           .cluster = std::move(cluster),
           .model = std::move(model),
@@ -171,8 +171,8 @@ session::PlanningOptions options_of(int gpus, std::string cluster, std::string m
           .tokens_per_step = tokens_per_step,
           .strategies = std::move(strategies),
           .seed = seed,
-          .stages = std::move(stages),
-          .exchange = std::move(exchange)};
+          .stages = strategy::parse_stage_cut(stages),
+          .exchange = strategy::parse_exchange_rule(exchange)};
 }
 
 }  // namespace
@@ -195,7 +195,8 @@ PYBIND11_MODULE(_sluice, module) {
            py::arg("calibration"), py::arg("strategies") = defaults.strategies,
            py::arg("context_length") = defaults.context_length,
            py::arg("tokens_per_step") = defaults.tokens_per_step, py::arg("seed") = defaults.seed,
-           py::arg("exchange") = defaults.exchange, py::arg("stages") = defaults.stages,
+           py::arg("exchange") = base::word_of(strategy::kExchangeRules, defaults.exchange),
+           py::arg("stages") = base::word_of(strategy::kStageCuts, defaults.stages),
            py::arg("prices") = defaults.prices);
   py::class_<Planner>(module, "Planner")
       .def(py::init<const session::PlanningOptions&, const std::string&>(), py::arg("options"),

@@ -16,7 +16,7 @@ Planning planning_of_run(const RunPlanningOptions& options) {
   config::resolve_model(config, config::ModelUse::kPlan);
   log_counted(*config.model.resolved);
   if (!options.calibration.empty()) config.parallel.calibration = options.calibration;
-  if (!options.method.empty()) config.parallel.method = options.method;
+  if (options.method) config.parallel.method = *options.method;
   if (config.parallel.calibration == "auto") {
     base::log_info(
         "nothing is measured here: planning with the analytic calibration; --calibration FILE takes "

@@ -54,10 +54,10 @@ struct Candidate {
 // parameters one lane does not hold, one more strategy lets lanes share them.
 std::unique_ptr<study::System> make_sluice(study::SystemInputs inputs, const std::vector<int>& degrees) {
   for (const int tp : degrees) {
-    inputs.choices.strategies.push_back(
+    inputs.planner.candidates.push_back(
         strategy::parse_strategy(base::text("1x<", tp, ",1,", kRanks / tp, ">"), kRanks));
-    if (inputs.cost.options().model.experts().count == 0 || degrees.size() == 1) continue;
-    inputs.choices.strategies.push_back(
+    if (inputs.cost.options().model.experts.count == 0 || degrees.size() == 1) continue;
+    inputs.planner.candidates.push_back(
         strategy::parse_strategy(base::text("1x<", tp, ",1,", kRanks / tp, ",", kShareLanes, ">"), kRanks));
   }
   return study::system_kind("sluice").make(inputs);
@@ -115,8 +115,9 @@ study::Scenario scenario_of(const Case& of, int64_t steps) {
   options.model = std::filesystem::exists(folder) ? folder.string() : of.model;
   options.context_length = of.context;
   options.tokens_per_step = kStepTokens;
+  options.max_cp = kRanks;
   const std::vector<int32_t> lengths = study::lengths_by(study::length_law(of.corpus), kDocuments);
-  study::Scenario scenario = study::scenario_of(session::resolve_planning(options, lengths), steps, kRanks);
+  study::Scenario scenario = study::scenario_of(session::resolve_planning(options, lengths), steps);
   std::vector<std::vector<int64_t>> fewer;
   for (size_t b = kSampleStride / 2; b < scenario.inputs.sample_batches.size(); b += kSampleStride) {
     fewer.push_back(scenario.inputs.sample_batches[b]);

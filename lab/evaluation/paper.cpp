@@ -362,7 +362,7 @@ void freedom(int64_t steps, Results& results) {
           if (results.has(key_of(of, title))) continue;
           study::Scenario scenario = scenario_of(of, steps);
           scenario.inputs.max_cp = lanes;
-          scenario.inputs.choices.fsdp = share;
+          scenario.inputs.planner.max_fsdp = share ? 0 : 1;
           simulate_as(title, of, "sluice_lanes", scenario.inputs, scenario, results);
         }
       }

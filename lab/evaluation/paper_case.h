@@ -44,7 +44,7 @@ inline study::Scenario scenario_of(const Case& of, int64_t steps) {
   options.calibration = "a800-" + of.model;
   options.context_length = of.context;
   options.tokens_per_step = of.tokens;
-  return study::scenario_of(session::resolve_planning(options, corpus_lengths(of.corpus)), steps, 0);
+  return study::scenario_of(session::resolve_planning(options, corpus_lengths(of.corpus)), steps);
 }
 
 inline base::Json key_of(const Case& of, const std::string& system) {

@@ -88,8 +88,7 @@ Draw draw(uint64_t seed) {
 std::optional<study::Scenario> scenario_of(const Draw& drawn, int64_t batches) {
   try {
     return study::scenario_of(
-        session::resolve_planning(drawn.options, study::lengths_by(drawn.law, kDocuments)), batches,
-        drawn.options.gpus);
+        session::resolve_planning(drawn.options, study::lengths_by(drawn.law, kDocuments)), batches);
   } catch (const base::InfeasibleError&) {
     return std::nullopt;
   }

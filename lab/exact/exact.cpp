@@ -1,11 +1,11 @@
 #include "exact/exact.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <utility>
 
 #include "base/error.h"
+#include "base/never.h"
 #include "base/text.h"
 #include "plan/search.h"
 #include "schedule/pipeline_schedule.h"
@@ -19,7 +19,6 @@ using plan::SchemeCost;
 using plan::SortedBatch;
 
 using Subset = uint32_t;  // bits are places in descending order of length
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 bool contains(Subset subset, size_t place) { return (subset >> place & 1) != 0; }
 
@@ -114,7 +113,7 @@ class PipelineTable {
         limit_ns_(limit_ns),
         only_all_(only_all),
         table_(scheme.scheme().pp),
-        best_ns_(batch.subsets(), kNever),
+        best_ns_(batch.subsets(), base::kNever),
         micro_batches_(batch.subsets()) {
     best_ns_[0] = 0;
     list_options(pipeline, cost);
@@ -182,7 +181,7 @@ class PipelineTable {
       for (Subset more = others;; more = (more - 1) & others) {
         const Subset rest = others ^ more;
         const int option = first_of_[first | more];
-        if (option < first_of_[(first | more) + 1] && best_ns_[rest] != kNever) {
+        if (option < first_of_[(first | more) + 1] && best_ns_[rest] != base::kNever) {
           const int64_t ns = best_ns_[rest] + cells(option)[0].all_ns();
           if (ns < best_ns_[subset]) {
             best_ns_[subset] = ns;
@@ -202,7 +201,7 @@ class PipelineTable {
       const int64_t ns =
           recurrence_.makespan_ns(table_, chosen_, scheme_.scheme().cp, scheme_.credit_tokens(),
                                   std::min(best_ns_[used], limit_ns_) - 1);
-      if (ns != schedule::Recurrence::kLate) {
+      if (ns != base::kNever) {
         best_ns_[used] = ns;
         micro_batches_[used] = chosen_;
       }
@@ -296,7 +295,7 @@ void check_limits(const strategy::Strategy& strategy, size_t sequences) {
 class Shares {
  public:
   Shares(const std::vector<const PipelineTable*>& tables, const Batch& batch)
-      : least_ns_(tables.size() + 1, std::vector<int64_t>(batch.subsets(), kNever)),
+      : least_ns_(tables.size() + 1, std::vector<int64_t>(batch.subsets(), base::kNever)),
         last_(tables.size(), std::vector<Subset>(batch.subsets(), 0)) {
     least_ns_[0][0] = 0;
     for (size_t p = 0; p < tables.size(); ++p) {
@@ -386,9 +385,9 @@ namespace {
 class Exact : public plan::Method {
  public:
   // It proves plans of few lanes only, so its proposals have no lanes.
-  base::Feasible<std::vector<plan::Proposal>> propose(const plan::ProposalOptions& options,
+  base::Feasible<std::vector<plan::Proposal>> propose(const plan::PlannerOptions& options,
                                                       const cost::CostModel& cost) const override {
-    plan::ProposalOptions whole = options;
+    plan::PlannerOptions whole = options;
     whole.max_cp = 1;
     return Method::propose(whole, cost);
   }

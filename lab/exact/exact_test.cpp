@@ -232,7 +232,7 @@ TEST(Exact, IsNotBelowTheBoundWhereLanesExchangeForLongerThanAFullMicroBatchComp
   for (const int64_t length : {38, 23'972, 444, 41, 2}) sequences.push_back({.length_tokens = length});
   const strategy::StepPlan ours = Planner(options, cost).plan(0, sequences);
   options.method = method();
-  EXPECT_EQ(ours.bounded_by, "rings");
+  EXPECT_EQ(ours.bounded_by, strategy::Proof::kRings);
   EXPECT_LE(ours.lower_bound_ns, Planner(options, cost).plan(0, sequences).estimated_ns);
 }
 

@@ -85,7 +85,7 @@ class Paper : public plan::Method {
   explicit Paper(PaperOptions options) : options_(std::move(options)) {}
 
   bool plans_lanes() const override { return false; }
-  base::Feasible<std::vector<plan::Proposal>> propose(const plan::ProposalOptions& options,
+  base::Feasible<std::vector<plan::Proposal>> propose(const plan::PlannerOptions& options,
                                                       const cost::CostModel& cost) const override {
     return paper_propose(options, cost);
   }

@@ -49,7 +49,7 @@ FractionalStrategies::Choice choice_of(const plan::SchemeCost& scheme, const std
 }
 
 // All distinct mixes, those of the longest length first.
-std::vector<plan::Mix> all_mixes(const plan::ProposalOptions& options,
+std::vector<plan::Mix> all_mixes(const plan::PlannerOptions& options,
                                  std::span<const plan::SchemeCost> schemes) {
   std::vector<int64_t> sorted;
   for (const std::vector<int64_t>& batch : options.sample_batches) {
@@ -90,7 +90,7 @@ struct Judged {
 
 // `judges`: by sample batch.
 std::vector<Judged> judge(const std::vector<MixJudge>& judges, const std::vector<plan::Mix>& mixes,
-                          const plan::ProposalOptions& options) {
+                          const plan::PlannerOptions& options) {
   std::vector<Judged> judged;
   for (size_t mix = 0; mix < mixes.size(); ++mix) judged.push_back({.mix = mix});
   size_t best_mix = 0;
@@ -105,7 +105,7 @@ std::vector<Judged> judge(const std::vector<MixJudge>& judges, const std::vector
 }
 
 plan::Proposal proposal_of(const std::vector<MixJudge>& judges, const Judged& judged, const plan::Mix& mix,
-                           std::span<const plan::SchemeCost> schemes, const plan::ProposalOptions& options) {
+                           std::span<const plan::SchemeCost> schemes, const plan::PlannerOptions& options) {
   int64_t total_ns = 0, held = 0;
   for (const MixJudge& judge : judges) {
     const int64_t ns = judge.estimated_ns(mix);
@@ -267,10 +267,10 @@ std::vector<plan::Mix> nearby_mixes(std::span<const int64_t> pipeline_parts, int
   return result;
 }
 
-base::Feasible<std::vector<plan::Proposal>> paper_propose(const plan::ProposalOptions& given,
+base::Feasible<std::vector<plan::Proposal>> paper_propose(const plan::PlannerOptions& given,
                                                           const cost::CostModel& cost) {
   SLUICE_ASSERT(given.max_strategies >= 1 && given.context_length >= 1, "a proposal of no strategy");
-  plan::ProposalOptions options = given;
+  plan::PlannerOptions options = given;
   options.sample_batches = plan::few_batches(given.sample_batches, plan::kMostSampleTokens);
   std::vector<plan::SchemeCost> schemes = plan::usable_schemes(cost, options.world_size, 1);
   std::erase_if(schemes,

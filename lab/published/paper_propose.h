@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "plan/mix.h"
-#include "plan/proposal.h"
+#include "plan/planner_options.h"
 
 namespace sluice::published {
 
@@ -60,7 +60,7 @@ std::vector<plan::Mix> nearby_mixes(std::span<const int64_t> pipeline_parts, int
 // max_strategies: the first one holds the context length, the others are most often the best by Eq. 2 on the
 // sample batches. If those have more than 20M tokens, only as many are used. `frequency` and
 // `mean_estimated_ns` are by Eq. 2, too. The proposal knows no lanes. Infeasible as plan::propose.
-base::Feasible<std::vector<plan::Proposal>> paper_propose(const plan::ProposalOptions& options,
+base::Feasible<std::vector<plan::Proposal>> paper_propose(const plan::PlannerOptions& options,
                                                           const cost::CostModel& cost);
 
 }  // namespace sluice::published

@@ -109,7 +109,7 @@ TEST(PaperPropose, TheLastHolderStays) {
 TEST(PaperPropose, StrategiesAreValidAndTheFirstHoldsTheContext) {
   const cost::CostModel cost = plan::test_cost();
   base::Rng rng(5, 52);
-  plan::ProposalOptions options{.world_size = 8, .context_length = 6000, .max_strategies = 6};
+  plan::PlannerOptions options{.world_size = 8, .context_length = 6000, .max_strategies = 6};
   for (int batch = 0; batch < 6; ++batch) {
     options.sample_batches.emplace_back();
     for (int i = 0; i < 40; ++i) {

@@ -98,7 +98,7 @@ strategy::Strategy strategy_of(const StaticStrategy& choice, int world_size) {
   return strategy::parse_strategy(base::text(choice.pipelines, "x", to_text(choice.scheme)), world_size);
 }
 
-int64_t mean_ns(const StaticStrategy& choice, const plan::ProposalOptions& options,
+int64_t mean_ns(const StaticStrategy& choice, const plan::PlannerOptions& options,
                 const cost::CostModel& cost) {
   int64_t total_ns = 0;
   for (const std::vector<int64_t>& batch : options.sample_batches) {
@@ -170,7 +170,7 @@ int64_t static_estimate_ns(const StaticStrategy& choice, std::span<const int64_t
   return longest_ns;
 }
 
-StaticStrategy best_static(const plan::ProposalOptions& options, const cost::CostModel& cost,
+StaticStrategy best_static(const plan::PlannerOptions& options, const cost::CostModel& cost,
                            Dealing dealing) {
   std::optional<StaticStrategy> best;
   int64_t longest = 0;

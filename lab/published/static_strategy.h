@@ -8,7 +8,7 @@
 #include <string>
 
 #include "cost/cost_model.h"
-#include "plan/proposal.h"
+#include "plan/planner_options.h"
 #include "strategy/step_plan.h"
 
 namespace sluice::published {
@@ -43,7 +43,7 @@ int64_t static_estimate_ns(const StaticStrategy& choice, std::span<const int64_t
 // The strategy with the least mean estimate over the sample batches, among all schemes that hold the context
 // length, on as many pipelines as fit. Micro-batches are as long as the context, or as memory allows, or a
 // half, quarter or eighth of that. InfeasibleError if no scheme holds the context.
-StaticStrategy best_static(const plan::ProposalOptions& options, const cost::CostModel& cost,
+StaticStrategy best_static(const plan::PlannerOptions& options, const cost::CostModel& cost,
                            Dealing dealing = Dealing::kLeastWork);
 
 }  // namespace sluice::published

@@ -38,7 +38,7 @@ TEST(StaticStrategy, PlansAreValidAndNoFasterThanTheirBound) {
 TEST(StaticStrategy, BestHoldsTheContextAndBeatsTheOthers) {
   const cost::CostModel cost = plan::test_cost();
   const int64_t context = cost::MemoryCost(cost, {}).max_len_tokens(8) + 200;
-  plan::ProposalOptions options{.world_size = 8, .context_length = context};
+  plan::PlannerOptions options{.world_size = 8, .context_length = context};
   for (uint64_t seed = 0; seed < 3; ++seed) options.sample_batches.push_back(random_lengths(seed, context));
   const StaticStrategy best = best_static(options, cost);
   EXPECT_GE(cost::MemoryCost(cost, best.scheme).max_len_tokens(8), context);

@@ -8,9 +8,10 @@ namespace sluice::study {
 
 void offer_methods() {
   session::offer_method(
-      "paper", [](uint64_t seed) { return published::paper({.dispatch = {.seed = seed}}); }, true);
+      strategy::MethodName::kPaper,
+      [](uint64_t seed) { return published::paper({.dispatch = {.seed = seed}}); }, true);
   session::offer_method(
-      "exact", [](uint64_t) { return exact::method(); }, false);
+      strategy::MethodName::kExact, [](uint64_t) { return exact::method(); }, false);
 }
 
 }  // namespace sluice::study

@@ -67,8 +67,9 @@ void add_models_beside(const config::RunConfig& config, int64_t beside_bytes, Sc
   scenario.facts.emplace_back("beside the model", text(base::human_bytes(static_cast<double>(beside_bytes)),
                                                        " a rank for ", base::join(names, ", ")));
   if (models.empty()) return;
-  scenario.others = std::make_shared<OtherActs>(session::make_planner(sluice_task(scenario.inputs)),
-                                                std::move(models), beside_bytes);
+  scenario.others = std::make_shared<OtherActs>(
+      session::make_planner(sluice_options(scenario.inputs), scenario.inputs.cost), std::move(models),
+      beside_bytes);
 }
 
 }  // namespace
@@ -87,9 +88,9 @@ Scenario scenario_of_run(const config::RunConfig& config, const RunScenarioOptio
                       .cost = cost::CostModel(machine.calibration.options),
                       .max_cp = max_cp,
                       .seed = static_cast<uint64_t>(config.data.seed),
-                      .choices = session::choices_of(config, world_size),
+                      .planner = session::planner_options(config, world_size),
                       .devices = machine.devices};
-  if (inputs.choices.method->plans_lanes()) inputs.choices.max_cp = max_cp;
+  if (inputs.planner.method->plans_lanes()) inputs.planner.max_cp = max_cp;
   const std::string& name = options.calibration.empty() ? config.parallel.calibration : options.calibration;
   Scenario scenario{.inputs = std::move(inputs), .table = model::parameter_table(*config.model.resolved)};
   require_room(scenario.inputs.cost, world_size, config::longest_context(config));

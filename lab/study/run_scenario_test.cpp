@@ -69,8 +69,10 @@ TEST_F(RunScenario, SluicePlansWithWhatTrainingPlansWith) {
     SCOPED_TRACE(base::join(settings, " "));
     const config::RunConfig run = config(settings);
     const Scenario scenario = scenario_of_run(run, {.ranks = kRanks, .steps = 2});
-    const plan::Planner training =
-        session::make_planner(session::task_of(run, session::open_data(run), scenario.inputs.cost, kRanks));
+    const session::Data data = session::open_data(run);
+    const cost::CostModel& cost = scenario.inputs.cost;
+    const plan::Planner training = session::make_planner(session::planner_options(run, data, cost, kRanks),
+                                                         session::cost_of_data(run, data, cost));
     const auto simulated = make_sluice(scenario.inputs);
     for (const corpus::Batch& batch : scenario.batches) {
       const auto sequences = session::sequences_of(batch.samples);

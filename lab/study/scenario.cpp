@@ -59,10 +59,10 @@ void check_options(int64_t steps, int max_cp) {
   if (max_cp < 0) throw base::InputError(text("max_cp is ", max_cp, ": give 1 or more, or 0 for all ranks"));
 }
 
-Scenario scenario_of(const session::PlanningInputs& inputs, int64_t steps, int max_cp) {
-  check_options(steps, max_cp);
+Scenario scenario_of(const session::PlanningInputs& inputs, int64_t steps) {
   const session::PlanningOptions& options = inputs.options;
-  if (max_cp == 0) max_cp = options.gpus;
+  check_options(steps, options.max_cp);
+  const int max_cp = options.max_cp > 0 ? options.max_cp : options.gpus;
   const auto seed = static_cast<uint64_t>(options.seed);
   Scenario scenario{.inputs = {.cluster = inputs.cluster,
                                .world_size = options.gpus,
@@ -72,8 +72,10 @@ Scenario scenario_of(const session::PlanningInputs& inputs, int64_t steps, int m
                                .sample_batches = session::sample_batches(inputs.sequence_lengths(),
                                                                          options.tokens_per_step, seed),
                                .seed = seed,
-                               .choices = {.strategies = inputs.strategies,
-                                           .exchanges = cost::parse_exchange_set(options.exchange)},
+                               .planner = {.candidates = inputs.strategies,
+                                           .max_cp = 0,
+                                           .max_fsdp = 0,
+                                           .exchanges = cost::exchange_set(options.exchange)},
                                .devices = inputs.devices()},
                     .facts = facts_of(inputs),
                     .made_from = session::to_json(inputs)};

@@ -27,11 +27,11 @@ struct Scenario {
   std::shared_ptr<OtherActs> others = nullptr;             // models beside the trained one; null: none
 };
 
-// Steps [0, steps) of the inputs' sampler; systems get a stratified sample of the same corpus. `max_cp`:
-// maximum lanes of a pipeline; 0: all ranks. InputError if steps < 1 or max_cp < 0. InfeasibleError if no
+// Steps [0, steps) of the inputs' sampler; systems get a stratified sample of the same corpus.
+// InputError if steps < 1 or options.max_cp < 0. InfeasibleError if no
 // scheme, with any number of lanes, holds the model on the cluster's devices; it names the requirement.
 // REQUIRES: lengths.
-Scenario scenario_of(const session::PlanningInputs& inputs, int64_t steps, int max_cp);
+Scenario scenario_of(const session::PlanningInputs& inputs, int64_t steps);
 
 // Checks for every scenario: InputError as above.
 void check_options(int64_t steps, int max_cp);

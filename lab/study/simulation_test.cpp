@@ -22,9 +22,10 @@ Scenario small_scenario(int64_t steps = 3, int gpus = 8) {
   options.cluster = "a800x8";
   options.context_length = 16384;
   options.tokens_per_step = 60'000;
+  options.max_cp = 1;
   std::vector<int32_t> lengths;
   for (int i = 0; i < 500; ++i) lengths.push_back(200 + 37 * (i % 50) + (i % 100 == 0 ? 14000 : 0));
-  return scenario_of(session::resolve_planning(options, lengths), steps, 1);
+  return scenario_of(session::resolve_planning(options, lengths), steps);
 }
 
 TEST(Simulation, EveryStepIsRecorded) {

@@ -7,23 +7,22 @@
 
 namespace sluice::study {
 
-session::PlanningTask sluice_task(const SystemInputs& inputs) {
-  session::PlanningTask task{.world_size = inputs.world_size,
-                             .cost = inputs.cost,
-                             .context_length = inputs.context_length,
-                             .sample_batches = inputs.sample_batches,
-                             .seed = inputs.seed,
-                             .choices = inputs.choices,
-                             .devices = inputs.devices};
-  if (task.choices.max_cp == 0 && task.choices.method->plans_lanes()) task.choices.max_cp = inputs.max_cp;
-  return task;
+plan::PlannerOptions sluice_options(const SystemInputs& inputs) {
+  plan::PlannerOptions options = inputs.planner;
+  options.world_size = inputs.world_size;
+  options.devices = inputs.devices;
+  options.context_length = inputs.context_length;
+  options.sample_batches = inputs.sample_batches;
+  if (options.max_cp == 0 && options.method->plans_lanes()) options.max_cp = inputs.max_cp;
+  return options;
 }
 
 namespace {
 
 class SluiceSystem : public System {
  public:
-  explicit SluiceSystem(const SystemInputs& inputs) : planner_(session::make_planner(sluice_task(inputs))) {}
+  explicit SluiceSystem(const SystemInputs& inputs)
+      : planner_(session::make_planner(sluice_options(inputs), inputs.cost)) {}
 
   std::string configuration() const override {
     const auto& strategies = planner_.options().candidates;

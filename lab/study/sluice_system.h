@@ -4,14 +4,13 @@
 
 #include <memory>
 
-#include "session/planning_task.h"
 #include "study/system.h"
 
 namespace sluice::study {
 
-// The task that Sluice plans with.
-session::PlanningTask sluice_task(const SystemInputs& inputs);
-// Plans as training does with the inputs' choices (session/candidates.h, session/planned_step.h), and throws
+// The options that Sluice plans with.
+plan::PlannerOptions sluice_options(const SystemInputs& inputs);
+// Plans as training does with the inputs' options (session/candidates.h, session/planned_step.h), and throws
 // the same errors.
 std::unique_ptr<System> make_sluice(const SystemInputs& inputs);
 

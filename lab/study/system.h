@@ -26,7 +26,8 @@ struct SystemInputs {
   int max_cp = 8;                                    // maximum lanes of a pipeline, if a system has lanes
   std::vector<std::vector<int64_t>> sample_batches;  // lengths by batch, for choosing a configuration
   uint64_t seed = 1;
-  session::PlannerChoices choices;             // Sluice's own; max_cp 0: as above
+  // Sluice's own, but for what stands here; max_cp 0: as above.
+  plan::PlannerOptions planner = {.max_cp = 0, .max_fsdp = 0};
   std::vector<strategy::Device> devices = {};  // by rank, known to Sluice's plans; empty: all alike
 };
 

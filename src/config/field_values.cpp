@@ -159,9 +159,9 @@ void SelectValue::read(TomlSection& section, const std::string& key) {
   if (word == "best") {
     value_ = {};
   } else if (word == "cycle") {
-    value_ = {.rule = Select::Rule::kCycle};
+    value_ = {.rule = strategy::Selection::kCycle};
   } else if (index && kCandidates.holds(*index)) {
-    value_ = {.rule = Select::Rule::kFixed, .candidate = static_cast<int>(*index)};
+    value_ = {.rule = strategy::Selection::kFixed, .candidate = static_cast<int>(*index)};
   } else {
     section.refuse(key, "best, cycle or an index from 0");
   }
@@ -169,9 +169,9 @@ void SelectValue::read(TomlSection& section, const std::string& key) {
 
 void SelectValue::write(toml::table& table, const std::string& key) const {
   switch (value_.rule) {
-    case Select::Rule::kBest: table.insert(key, "best"); break;
-    case Select::Rule::kCycle: table.insert(key, "cycle"); break;
-    case Select::Rule::kFixed: table.insert(key, value_.candidate); break;
+    case strategy::Selection::kBest: table.insert(key, "best"); break;
+    case strategy::Selection::kCycle: table.insert(key, "cycle"); break;
+    case strategy::Selection::kFixed: table.insert(key, value_.candidate); break;
   }
 }
 

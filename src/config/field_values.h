@@ -143,14 +143,13 @@ class Choice final : public FieldValue {
   Choice(E& value, std::span<const Word<E>> words) : value_(value), words_(words) {}
   void read(TomlSection& section, const std::string& key) override {
     std::string given;
-    section.read_choice(key, given, texts_of(words_));
-    value_ = value_of(words_, given);
+    section.read_choice(key, given, base::texts_of(words_));
+    value_ = *base::find_word(words_, given);
   }
   void write(toml::table& table, const std::string& key) const override {
-    const auto found = std::ranges::find(words_, value_, &Word<E>::value);
-    if (found != words_.end()) table.insert(key, found->text);
+    if (const char* word = base::word_of(words_, value_)) table.insert(key, word);
   }
-  std::string expectation() const override { return base::join(texts_of(words_), " | "); }
+  std::string expectation() const override { return base::join(base::texts_of(words_), " | "); }
 
  private:
   E& value_;
@@ -166,23 +165,21 @@ class InAndBetween final : public FieldValue {
   InAndBetween(std::array<E, 2>& value, std::span<const Word<E>> words) : value_(value), words_(words) {}
   void read(TomlSection& section, const std::string& key) override {
     const std::vector<std::string> given = section.read_texts(key);
-    const auto known = [&](const std::string& word) {
-      return std::ranges::count(words_, word, &Word<E>::text) > 0;
-    };
+    const auto known = [&](const std::string& word) { return base::find_word(words_, word).has_value(); };
     if (given.empty() || given.size() > 2 || !std::ranges::all_of(given, known))
-      section.refuse(key, base::text(base::join(texts_of(words_), ", "),
+      section.refuse(key, base::text(base::join(base::texts_of(words_), ", "),
                                      ", or two of them, [inside nodes, between them]"));
-    value_ = {value_of(words_, given.front()), value_of(words_, given.back())};
+    value_ = {*base::find_word(words_, given.front()), *base::find_word(words_, given.back())};
   }
   void write(toml::table& table, const std::string& key) const override {
-    const auto text = [&](E value) { return std::ranges::find(words_, value, &Word<E>::value)->text; };
+    const char* first = base::word_of(words_, value_[0]);
     if (value_[0] == value_[1]) {
-      table.insert(key, text(value_[0]));
+      table.insert(key, first);
     } else {
-      table.insert(key, toml::array{text(value_[0]), text(value_[1])});
+      table.insert(key, toml::array{first, base::word_of(words_, value_[1])});
     }
   }
-  std::string expectation() const override { return base::join(texts_of(words_), " | "); }
+  std::string expectation() const override { return base::join(base::texts_of(words_), " | "); }
 
  private:
   std::array<E, 2>& value_;

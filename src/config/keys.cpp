@@ -1,6 +1,7 @@
 #include "config/keys.h"
 
 #include <limits>
+#include <span>
 
 #include "config/field_values.h"
 #include "config/lora_fields.h"
@@ -64,11 +65,7 @@ constexpr Word<base::WeightFormat> kBases[] = {
     {name_of(base::WeightFormat::kNf4), base::WeightFormat::kNf4},
     {name_of(base::WeightFormat::kInt8), base::WeightFormat::kInt8},
     {name_of(base::WeightFormat::kMxfp4), base::WeightFormat::kMxfp4}};
-const Word<std::string> kMethods[] = {{"ours", "ours"}, {"paper", "paper"}};
-const Word<std::string> kExchanges[] = {
-    {"auto", "auto"},         {"ring", "ring"},       {"heads", "heads"}, {"nested", "nested"},
-    {"balanced", "balanced"}, {"queries", "queries"}, {"cycle", "cycle"}, {"p2p", "ring"},
-    {"a2a", "heads"},         {"a2a+p2p", "nested"}};  // as Megatron-LM calls them
+constexpr std::span kMethods = std::span(strategy::kMethodNames).first<2>();  // no run is planned exactly
 constexpr Word<RlAlgorithm> kAlgorithms[] = {{"none", RlAlgorithm::kNone},
                                              {"grpo", RlAlgorithm::kGrpo},
                                              {"dapo", RlAlgorithm::kDapo},
@@ -96,7 +93,6 @@ constexpr Word<ExpertPlacementPolicy> kPlaceExperts[] = {
     {"linear", ExpertPlacementPolicy::kLinear},
     {"load", ExpertPlacementPolicy::kByLoad},
     {"coactivation", ExpertPlacementPolicy::kByCoactivation}};
-constexpr Word<StageCut> kStageCuts[] = {{"time", StageCut::kTime}, {"layers", StageCut::kLayers}};
 constexpr Word<HeadUse> kHeadUses[] = {{"none", HeadUse::kNone},     {"classify", HeadUse::kClassify},
                                        {"tokens", HeadUse::kTokens}, {"reward", HeadUse::kReward},
                                        {"value", HeadUse::kValue},   {"embed", HeadUse::kEmbed}};
@@ -417,11 +413,11 @@ void visit_parallel(RunConfig& config, Fields& keys) {
   keys("proposed", Flag(parallel.proposed),
        "in a run's own config.toml: whether the strategies are those that \"auto\" came to");
   keys("select", SelectValue(parallel.select), "cycle: step modulo count");
-  keys("method", Choice(parallel.method, kMethods), "paper knows no lanes");
-  keys("exchange", Choice(parallel.exchange, kExchanges),
+  keys("method", Choice<strategy::MethodName>(parallel.method, kMethods), "paper knows no lanes");
+  keys("exchange", Choice(parallel.exchange, strategy::kExchangeRules),
        "between CP ranks that share a sequence; auto: the cheapest of ring, heads and nested for each "
        "micro-batch; cycle: all in turn, by the tokens of micro-batches, to see them at work");
-  keys("stages", Choice(parallel.stages, kStageCuts),
+  keys("stages", Choice(parallel.stages, strategy::kStageCuts),
        "cut by the time of layers, embedding and head at the run's lengths; or evenly by layers");
   keys("max_cp", Number(parallel.max_cp, {0, 1 << 20}),
        "most lanes of a pipeline that \"auto\" may propose, 0: all ranks'; configured strategies may have "

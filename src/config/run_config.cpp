@@ -289,7 +289,7 @@ void resolve_model(RunConfig& config, ModelUse use) {
     throw base::InputError(base::text("data.context_length is ", config.data.context_length,
                                       ", but the model has ", positions, " trained positions: lower it"));
   }
-  if (!config.model.resolved->causal() && config.parallel.exchange.find("balanced") != std::string::npos) {
+  if (!config.model.resolved->causal() && config.parallel.exchange == strategy::ExchangeRule::kBalanced) {
     throw base::InputError(
         "parallel.exchange has \"balanced\", which is of causal attention, but the model's looks both ways: "
         "leave "

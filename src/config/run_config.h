@@ -16,6 +16,7 @@
 #include "model/head_chunk_rows.h"
 #include "model/model.h"
 #include "strategy/cluster.h"
+#include "strategy/planning_words.h"
 #include "strategy/wire_codec.h"
 
 namespace sluice::config {
@@ -227,11 +228,10 @@ struct OptimizerConfig {
 
 // The rule by which a step chooses among candidate strategies: the best, each in turn, or a fixed one.
 struct Select {
-  enum class Rule : uint8_t { kBest, kCycle, kFixed } rule = Rule::kBest;
+  strategy::Selection rule = strategy::Selection::kBest;
   int candidate = 0;  // for kFixed
   bool operator==(const Select&) const = default;
 };
-enum class StageCut : uint8_t { kTime, kLayers };
 
 // Placement of experts on the lanes that divide them: even parts in order; by load so far; or by load and by
 // experts activated together.
@@ -247,13 +247,13 @@ struct ParallelConfig {
   std::vector<std::string> strategies;  // empty: "auto"; else texts, or one path of a strategies.json
   bool proposed = false;                // whether a run filled in the strategies for "auto"
   Select select;
-  std::string method = "ours";        // one of session/methods.h
-  std::string exchange = "auto";      // between lanes (cost::parse_exchange_set)
-  StageCut stages = StageCut::kTime;  // criterion for cutting layers into stages
-  int max_cp = 0;                     // highest CP degree that "auto" may propose; 0: any
-  bool fsdp = true;                   // whether "auto" may propose FSDP degrees above 1
-  std::string calibration = "auto";   // a file | a shipped name | analytic | auto
-  std::string rollout_strategy;       // strategy for generation; empty: as few ranks per model as hold it
+  strategy::MethodName method = strategy::MethodName::kOurs;
+  strategy::ExchangeRule exchange = strategy::ExchangeRule::kAuto;
+  strategy::StageCut stages = strategy::StageCut::kTime;
+  int max_cp = 0;                    // highest CP degree that "auto" may propose; 0: any
+  bool fsdp = true;                  // whether "auto" may propose FSDP degrees above 1
+  std::string calibration = "auto";  // a file | a shipped name | analytic | auto
+  std::string rollout_strategy;      // strategy for generation; empty: as few ranks per model as hold it
   ExpertPlacementPolicy expert_placement = ExpertPlacementPolicy::kLinear;
   int64_t expert_placement_every = 10;  // steps
   int redundant_experts = 0;  // expert slots of a lane beyond an even part, for copies of the busiest experts

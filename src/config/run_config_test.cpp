@@ -45,7 +45,7 @@ TEST(RunConfig, PrintsWhatItParses) {
                                          "memory.offload=0.5", "log.trace_steps=[1,3]"});
   const std::string printed = to_toml(config);
   EXPECT_EQ(to_toml(parse_config(printed, "printed")), printed);
-  EXPECT_EQ(parse_config(printed, "printed").parallel.select, (Select{Select::Rule::kFixed, 1}));
+  EXPECT_EQ(parse_config(printed, "printed").parallel.select, (Select{strategy::Selection::kFixed, 1}));
 }
 
 TEST(RunConfig, RecomputeIsAWordOrAShare) {
@@ -114,9 +114,9 @@ TEST(RunConfig, ExchangesHaveTheNamesOfMegatron) {
   const auto exchange = [](const std::string& name) {
     return parse_config(kSmall, "run.toml", {"parallel.exchange='" + name + "'"}).parallel.exchange;
   };
-  EXPECT_EQ(exchange("p2p"), "ring");
-  EXPECT_EQ(exchange("a2a"), "heads");
-  EXPECT_EQ(exchange("a2a+p2p"), "nested");
+  EXPECT_EQ(exchange("p2p"), strategy::ExchangeRule::kRing);
+  EXPECT_EQ(exchange("a2a"), strategy::ExchangeRule::kHeads);
+  EXPECT_EQ(exchange("a2a+p2p"), strategy::ExchangeRule::kNested);
 }
 
 TEST(RunConfig, AModelGivenOnTheCommandLineReplacesTheFiles) {

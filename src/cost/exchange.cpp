@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/never.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "cost/cut_stages.h"
@@ -31,25 +32,15 @@ std::string exchange_fault(const model::Model& model, const strategy::StepPlan& 
   return "";
 }
 
-ExchangeSet parse_exchange_set(const std::string& given) {
-  // Megatron-LM's names.
-  const std::string name = given == "p2p"       ? "ring"
-                           : given == "a2a"     ? "heads"
-                           : given == "a2a+p2p" ? "nested"
-                                                : given;
-  if (name == "auto") return {};
-  if (name == "cycle") return {.balanced = true, .queries = true, .in_turn = true};
-  for (const Exchange one : strategy::kExchanges) {
-    if (name != strategy::name_of(one)) continue;
-    return {.ring = one == Exchange::kRing,
-            .heads = one == Exchange::kHeads,
-            .nested = one == Exchange::kNested,
-            .balanced = one == Exchange::kBalanced,
-            .queries = one == Exchange::kQueries};
-  }
-  throw base::InputError(
-      base::text("exchange is '", given,
-                 "': choose auto, ring (p2p), heads (a2a), nested (a2a+p2p), balanced, queries or cycle"));
+ExchangeSet exchange_set(strategy::ExchangeRule rule) {
+  using strategy::ExchangeRule;
+  if (rule == ExchangeRule::kAuto) return {};
+  if (rule == ExchangeRule::kCycle) return {.balanced = true, .queries = true, .in_turn = true};
+  return {.ring = rule == ExchangeRule::kRing,
+          .heads = rule == ExchangeRule::kHeads,
+          .nested = rule == ExchangeRule::kNested,
+          .balanced = rule == ExchangeRule::kBalanced,
+          .queries = rule == ExchangeRule::kQueries};
 }
 
 CostModel choosing_from(const CostModel& cost, const ExchangeSet& exchanges) {
@@ -329,7 +320,7 @@ ExchangeChoice Exchanges::cheapest(const Work& shared, int64_t tokens, std::span
   if (fit.empty()) return {};
   if (allowed_.in_turn) return fit[static_cast<size_t>(shared.tokens) % fit.size()].choice;
   ExchangeChoice best;
-  int64_t best_ns = std::numeric_limits<int64_t>::max();
+  int64_t best_ns = base::kNever;
   for (const auto& [choice, most_tokens] : fit) {
     int64_t ns = 0;
     for (const StagePlace& at : stages) ns += exposed(at.stage, shared, at.place, choice).both_ns();
@@ -375,10 +366,10 @@ Exchanges::Placed::Least Exchanges::Placed::find(const Work& shared) const {
     return {of_.exposed(stage_, shared, place_, choice), shared.tokens};
   }
   Least best;
-  int64_t best_ns = std::numeric_limits<int64_t>::max();
+  int64_t best_ns = base::kNever;
   for (size_t i = 0; i < choices_.size() && best_ns > 0; ++i) {
     const bool last_resort = !of_.allowed_.ring && i + 1 == choices_.size();
-    const bool some = best_ns < std::numeric_limits<int64_t>::max();
+    const bool some = best_ns < base::kNever;
     if (last_resort ? some : shared.tokens > choices_[i].allowed.most_tokens) continue;
     const Exposed next = exposed(choices_[i], shared, best_ns);
     if (next.both_ns() < best_ns) best = {next, choices_[i].allowed.most_tokens};

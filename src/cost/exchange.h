@@ -3,15 +3,16 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/never.h"
 #include "cost/cost_model.h"
 #include "cost/exchange_bytes.h"
 #include "model/head_parts.h"
+#include "strategy/planning_words.h"
 #include "strategy/step_plan.h"
 
 namespace sluice::cost {
@@ -20,9 +21,8 @@ namespace sluice::cost {
 // lane that exchanges heads needs at least one of its TP rank's heads.
 std::string exchange_fault(const model::Model& model, const strategy::StepPlan& plan);
 
-// "auto": the exchanges that planners choose from by default; "cycle": all in turn; a name: that one alone.
-// InputError listing the names for any other text.
-ExchangeSet parse_exchange_set(const std::string& name);
+// The exchanges that planners choose from under the rule.
+ExchangeSet exchange_set(strategy::ExchangeRule rule);
 // The same machine and model; planners may choose from `exchanges`.
 CostModel choosing_from(const CostModel& cost, const ExchangeSet& exchanges);
 
@@ -81,7 +81,7 @@ struct ExchangeTimes {
   bool at_least = false;
 
   // Exact only below `enough_ns`; a larger result means that the time is `enough_ns` or more.
-  int64_t exposed_ns(const Work& shared, int64_t enough_ns = std::numeric_limits<int64_t>::max()) const;
+  int64_t exposed_ns(const Work& shared, int64_t enough_ns = base::kNever) const;
 };
 
 // Exchanges of micro-batches of one scheme, under a cost model's memory policy.

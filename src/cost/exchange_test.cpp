@@ -265,7 +265,7 @@ TEST(Exchanges, HeadsNeedRoomForWhatTheySave) {
 }
 
 TEST(Exchanges, AreTakenInTurnByTokens) {
-  const CostModel cost = choosing_from(CostModel(options_of()), parse_exchange_set("cycle"));
+  const CostModel cost = choosing_from(CostModel(options_of()), exchange_set(strategy::ExchangeRule::kCycle));
   const Exchanges exchanges({.cp = 4}, cost);
   const Exchanges::StagePlace stage{0, LanePlace::aligned(4, 2)};
   std::vector<Exchange> taken;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "plan/floor_table.h"
+#include "plan/place.h"
 
 namespace sluice::plan {
 
@@ -20,7 +21,7 @@ namespace sluice::plan {
 class Assignment {
  public:
   // group_of: each pipeline's group in `floors`, which must outlive this. overheads_ns: initial, by group.
-  Assignment(const FloorTable& floors, std::span<const int> group_of, std::vector<int64_t> overheads_ns);
+  Assignment(const FloorTable& floors, std::span<const size_t> group_of, std::vector<int64_t> overheads_ns);
 
   static constexpr int64_t kNoTarget = -1;
   // Assigns every sequence, longest first, to the pipeline with the least price among those that end by
@@ -29,7 +30,7 @@ class Assignment {
   void fill(std::span<const int64_t> prices, int64_t target_ns);
 
   // Assigns each sequence to the pipeline that `pipeline_of` names. REQUIRES: it fits there.
-  void place(std::span<const int> pipeline_of);
+  void place(std::span<const size_t> pipeline_of);
 
   // Moves and swaps sequences of the pipeline that ends last. A step must lower the later end of its
   // two pipelines by kNegligiblePart at least; there are at most as many as sequences, and none once
@@ -38,48 +39,43 @@ class Assignment {
   void improve(int64_t goal_ns);
 
   int64_t estimated_ns() const;  // the end of the pipeline that ends last
-  int64_t end_ns(int pipeline) const { return end_ns(pipelines_[static_cast<size_t>(pipeline)]); }
+  int64_t end_ns(size_t pipeline) const { return end_ns(pipelines_[pipeline]); }
   // Sets the overhead so that the pipeline ends when its packing does.
-  void set_end_ns(int pipeline, int64_t ns) {
-    Pipeline& of = pipelines_[static_cast<size_t>(pipeline)];
+  void set_end_ns(size_t pipeline, int64_t ns) {
+    Pipeline& of = pipelines_[pipeline];
     of.overhead_ns += ns - end_ns(of);
   }
   // Ascending: longest first.
-  const std::vector<int>& members(int pipeline) const {
-    return pipelines_[static_cast<size_t>(pipeline)].members;
-  }
+  const std::vector<Place>& members(size_t pipeline) const { return pipelines_[pipeline].members; }
 
  private:
-  static constexpr int kNone = std::numeric_limits<int>::max();  // sorts after every sequence
+  static constexpr Place kNone{std::numeric_limits<int32_t>::max()};  // sorts after every sequence
   struct Load {
     int64_t work_ns = 0;  // without constants where the group has batch_tokens
     int64_t tokens = 0;
-    int longest = kNone;
+    Place longest = kNone;
   };
   struct Pipeline {
     size_t group = 0;
     int64_t overhead_ns = 0;
     Load load;
-    std::vector<int> members;
+    std::vector<Place> members;
   };
   // `sequence` of the last pipeline to `to`, for `back`.
   struct Step {
     int64_t end_ns = 0;
-    int sequence = kNone;
-    int to = kNone;
-    int back = kNone;
+    Place sequence = kNone;
+    size_t to = 0;
+    Place back = kNone;
   };
 
-  bool fits(int sequence, size_t group) const {
-    return floors_->floor_ns(static_cast<size_t>(sequence), group) != FloorTable::kDoesNotFit;
-  }
   // REQUIRES: it fits.
-  int64_t work_ns(int sequence, size_t group) const {
-    const auto i = static_cast<size_t>(sequence);
-    return floors_->floor_ns(i, group) - (floors_->batch_tokens(group) > 0 ? floors_->share_ns(i, group) : 0);
+  int64_t work_ns(Place sequence, size_t group) const {
+    const int64_t share_ns = floors_->batch_tokens(group) > 0 ? floors_->share_ns(sequence, group) : 0;
+    return floors_->floor_ns(sequence, group) - share_ns;
   }
   // The load after one of the members has left and another sequence, or kNone, has come.
-  Load changed(const Pipeline& of, int gone, int come) const;
+  Load changed(const Pipeline& of, Place gone, Place come) const;
   int64_t busy_ns(const Load& load, size_t group) const {
     const int64_t batch_tokens = floors_->batch_tokens(group);
     if (batch_tokens == 0) return load.work_ns;
@@ -88,8 +84,8 @@ class Assignment {
     return load.work_ns + batches * floors_->constant_ns(group);
   }
   // The path of the longest sequence, beyond the overhead that is expected of every pipeline.
-  int64_t bubble_ns(const Pipeline& pipeline, int longest) const {
-    const int64_t beyond_ns = floors_->path_beyond_ns(static_cast<size_t>(longest), pipeline.group);
+  int64_t bubble_ns(const Pipeline& pipeline, Place longest) const {
+    const int64_t beyond_ns = floors_->path_beyond_ns(longest, pipeline.group);
     return std::max<int64_t>(0, beyond_ns - first_overheads_ns_[pipeline.group]);
   }
   int64_t end_ns(const Pipeline& pipeline, const Load& load) const {
@@ -97,13 +93,13 @@ class Assignment {
     return busy_ns(load, pipeline.group) + pipeline.overhead_ns + bubble_ns(pipeline, load.longest);
   }
   int64_t end_ns(const Pipeline& pipeline) const { return end_ns(pipeline, pipeline.load); }
-  void add(Pipeline& to, int sequence);
-  void remove(Pipeline& from, int sequence);
-  int last() const;
+  void add(Pipeline& to, Place sequence);
+  void remove(Pipeline& from, Place sequence);
+  size_t last() const;
   Step best_step(const Pipeline& from, int64_t goal_ns) const;
   // The few pipelines of each group that end first, in the order of their ends.
-  std::vector<int> soonest_of_groups() const;
-  void try_swaps(const Pipeline& from, int sequence, int to, Step& best) const;
+  std::vector<size_t> soonest_of_groups() const;
+  void try_swaps(const Pipeline& from, Place sequence, size_t to, Step& best) const;
   void consider(const Pipeline& from, const Step& step, Step& best) const;
 
   const FloorTable* floors_;

@@ -13,7 +13,7 @@ namespace sluice::plan {
 namespace {
 
 constexpr int kWorld = 12;
-const std::vector<int> kGroupOf = {0, 0, 1, 1, 1, 1, 2, 2};
+const std::vector<size_t> kGroupOf = {0, 0, 1, 1, 1, 1, 2, 2};
 
 struct Instance {
   explicit Instance(uint64_t seed) : rng(seed, 5) {
@@ -35,33 +35,33 @@ struct Instance {
 };
 
 // The longest sequence's path beyond the first overhead.
-int64_t bubble_ns(const Instance& of, const FloorTable& floors, size_t group, int longest) {
-  const int64_t beyond_ns = floors.path_beyond_ns(static_cast<size_t>(longest), group);
+int64_t bubble_ns(const Instance& of, const FloorTable& floors, size_t group, Place longest) {
+  const int64_t beyond_ns = floors.path_beyond_ns(longest, group);
   return std::max<int64_t>(0, beyond_ns - of.overheads_ns[group]);
 }
 
 // Assignment::fill as its header says it, looking at every pipeline.
-std::vector<std::vector<int>> filled(const Instance& of, const FloorTable& floors,
-                                     const std::vector<int64_t>& prices, int64_t target_ns) {
-  std::vector<std::vector<int>> members(kGroupOf.size());
+std::vector<std::vector<Place>> filled(const Instance& of, const FloorTable& floors,
+                                       const std::vector<int64_t>& prices, int64_t target_ns) {
+  std::vector<std::vector<Place>> members(kGroupOf.size());
   std::vector<int64_t> ends_ns(members.size());
-  for (size_t i = 0; i < floors.sequences(); ++i) {
+  for (Place i(0); i < floors.sequences(); ++i) {
     std::tuple<bool, int64_t, int64_t, size_t> best(true, INT64_MAX, INT64_MAX, 0);
     for (size_t p = 0; p < members.size(); ++p) {
-      const auto group = static_cast<size_t>(kGroupOf[p]);
+      const size_t group = kGroupOf[p];
       const int64_t floor_ns = floors.floor_ns(i, group);
-      if (floor_ns == FloorTable::kDoesNotFit) continue;
+      if (!floors.fits(i, group)) continue;
       int64_t end_ns = ends_ns[p] + floor_ns;
       if (members[p].empty()) {
         const int64_t unfilled_ns = floors.batch_tokens(group) > 0 ? floors.constant_ns(group) / 2 : 0;
-        end_ns += of.overheads_ns[group] + unfilled_ns + bubble_ns(of, floors, group, static_cast<int>(i));
+        end_ns += of.overheads_ns[group] + unfilled_ns + bubble_ns(of, floors, group, i);
       }
       const bool late = end_ns > target_ns;
       best = std::min(best, std::tuple(late, late ? end_ns : prices[group] * floor_ns, end_ns, p));
     }
     const size_t p = std::get<3>(best);
     ends_ns[p] = std::get<2>(best);
-    members[p].push_back(static_cast<int>(i));
+    members[p].push_back(i);
   }
   return members;
 }
@@ -77,21 +77,20 @@ TEST(Assign, FillTakesTheCheapestPipelineInTime) {
     assignment.fill(prices, target_ns);
     const auto expected = filled(of, floors, prices, target_ns);
     for (size_t p = 0; p < kGroupOf.size(); ++p) {
-      ASSERT_EQ(assignment.members(static_cast<int>(p)), expected[p]) << "seed " << seed << " pipeline " << p;
+      ASSERT_EQ(assignment.members(p), expected[p]) << "seed " << seed << " pipeline " << p;
     }
   }
 }
 
 // When a pipeline ends as its members say.
 int64_t end_ns(const Instance& of, const FloorTable& floors, size_t pipeline,
-               const std::vector<int>& members) {
+               const std::vector<Place>& members) {
   if (members.empty()) return 0;
-  const auto group = static_cast<size_t>(kGroupOf[pipeline]);
+  const size_t group = kGroupOf[pipeline];
   const SchemeCost& scheme = *of.groups[group].scheme;
   const bool in_batches = floors.batch_tokens(group) > 0;
   int64_t work_ns = 0, tokens = 0;
-  for (const int member : members) {
-    const auto i = static_cast<size_t>(member);
+  for (const Place i : members) {
     work_ns += floors.floor_ns(i, group) - (in_batches ? floors.share_ns(i, group) : 0);
     tokens += of.lengths[i];
   }
@@ -111,20 +110,17 @@ TEST(Assign, ImproveEndsWhereNoMoveHelps) {
     assignment.improve(0);
     const int64_t after_ns = assignment.estimated_ns();
     ASSERT_LE(after_ns, before_ns);
-    int last = 0;
+    size_t last = 0;
     while (assignment.end_ns(last) != after_ns) ++last;
     for (size_t p = 0; p < kGroupOf.size(); ++p) {
-      const std::vector<int>& members = assignment.members(static_cast<int>(p));
-      ASSERT_EQ(assignment.end_ns(static_cast<int>(p)), end_ns(of, floors, p, members));
-      for (const int sequence : assignment.members(last)) {
-        const int64_t length = of.lengths[static_cast<size_t>(sequence)];
-        if (static_cast<int>(p) == last ||
-            length > of.groups[static_cast<size_t>(kGroupOf[p])].scheme->max_len_tokens())
-          continue;
-        std::vector<int> more = members, fewer = assignment.members(last);
+      const std::vector<Place>& members = assignment.members(p);
+      ASSERT_EQ(assignment.end_ns(p), end_ns(of, floors, p, members));
+      for (const Place sequence : assignment.members(last)) {
+        if (p == last || of.lengths[sequence] > of.groups[kGroupOf[p]].scheme->max_len_tokens()) continue;
+        std::vector<Place> more = members, fewer = assignment.members(last);
         more.push_back(sequence);
         std::erase(fewer, sequence);
-        ASSERT_GE(std::max(end_ns(of, floors, p, more), end_ns(of, floors, static_cast<size_t>(last), fewer)),
+        ASSERT_GE(std::max(end_ns(of, floors, p, more), end_ns(of, floors, last, fewer)),
                   after_ns - after_ns / 2048)
             << "seed " << seed << " sequence " << sequence << " to " << p;
       }

@@ -1,9 +1,9 @@
 #include "plan/bound.h"
 
 #include <algorithm>
-#include <limits>
 #include <set>
 
+#include "base/never.h"
 #include "plan/longest.h"
 #include "plan/precision.h"
 
@@ -46,7 +46,7 @@ int64_t pigeonhole_ns(const Class& of, std::span<const int64_t> lengths, std::sp
   size_t pipelines = 0;
   for (const size_t k : of.groups) pipelines += static_cast<size_t>(groups[k].pipelines);
   if (of.sequences <= pipelines) return 0;
-  int64_t least_ns = std::numeric_limits<int64_t>::max();
+  int64_t least_ns = base::kNever;
   for (const size_t k : of.groups) {
     const Work two = groups[k].scheme->work_of(lengths.subspan(pipelines - 1, 2));
     const int64_t busy_ns = groups[k].scheme->floors().floor_ns(floors.stage(k), two, 2);
@@ -82,7 +82,7 @@ class PriceSearch {
   }
 
   // Runs rounds until the bound exceeds `enough_ns`.
-  Bound run(int rounds, int64_t enough_ns = std::numeric_limits<int64_t>::max()) {
+  Bound run(int rounds, int64_t enough_ns = base::kNever) {
     Bound best;
     for (int round = 0; round < (class_.groups.size() == 1 ? kTrialRounds : rounds); ++round) {
       for (const size_t k : class_.groups) fills_[k] = fill(k);
@@ -99,10 +99,10 @@ class PriceSearch {
   // Prices start inverse to the floors of the middle sequence.
   void start() {
     const size_t middle = class_.sequences / 2;
-    int64_t least = std::numeric_limits<int64_t>::max();
+    int64_t least = base::kNever;
     const auto floor_ns = [&](size_t k) {
       for (size_t i = middle; i < class_.sequences; ++i) {
-        if (floors_.floor_ns(i, k) > 0) return floors_.floor_ns(i, k);
+        if (floors_.fits(i, k) && floors_.floor_ns(i, k) > 0) return floors_.floor_ns(i, k);
       }
       return int64_t{1};
     };
@@ -120,7 +120,7 @@ class PriceSearch {
       Wide least = -1;
       size_t cheapest = 0;
       for (const size_t k : class_.groups) {
-        if (floors_.floor_ns(i, k) == FloorTable::kDoesNotFit || i < first_[k]) continue;
+        if (!floors_.fits(i, k) || i < first_[k]) continue;
         const Wide cost = Wide{prices_[k]} * floor_ns(i, k);
         if (least >= 0 && cost >= least) continue;
         cheapest = k;
@@ -335,30 +335,19 @@ void raise(Bound& best, int64_t lower_ns, Proof proof) {
 
 }  // namespace
 
-const char* name_of(Proof proof) {
-  switch (proof) {
-    case Proof::kPath: return "path";
-    case Proof::kPrices: return "prices";
-    case Proof::kPigeonhole: return "pigeonhole";
-    case Proof::kRings: return "rings";
-    case Proof::kLongest: return "longest";
-  }
-  return "";
-}
-
 std::optional<Bound> lower_bound(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
                                  const FloorTable& floors) {
   std::optional<Bound> bound = first_bound(lengths, groups, floors);
-  if (bound) raise_bound(lengths, groups, floors, std::numeric_limits<int64_t>::max(), *bound);
+  if (bound) raise_bound(lengths, groups, floors, base::kNever, *bound);
   return bound;
 }
 
 std::optional<Bound> first_bound(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
                                  const FloorTable& floors) {
   if (lengths.empty()) return Bound{.lower_ns = 0, .prices = std::vector<int64_t>(groups.size(), 1)};
-  int64_t path_ns = std::numeric_limits<int64_t>::max();
+  int64_t path_ns = base::kNever;
   for (size_t k = 0; k < groups.size(); ++k) path_ns = std::min(path_ns, floors.longest_path_ns(k));
-  if (path_ns == std::numeric_limits<int64_t>::max()) return std::nullopt;
+  if (path_ns == base::kNever) return std::nullopt;
 
   const std::vector<Class> classes = classes_of(lengths, groups);
   Bound best = PriceSearch(classes.front(), groups, floors, path_ns).run(kRounds);

@@ -8,13 +8,11 @@
 #include <vector>
 
 #include "plan/floor_table.h"
+#include "strategy/step_plan.h"
 
 namespace sluice::plan {
 
-// The argument that proves a bound; see lower_bound.
-enum class Proof : uint8_t { kPath, kPrices, kPigeonhole, kRings, kLongest };
-// "path", "prices", "pigeonhole", "rings", "longest".
-const char* name_of(Proof proof);
+using strategy::Proof;  // see lower_bound
 
 struct Bound {
   int64_t lower_ns = 0;

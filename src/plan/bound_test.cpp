@@ -9,7 +9,7 @@
 namespace sluice::plan {
 namespace {
 
-std::string bounded_by(const std::string& strategy, const std::vector<int64_t>& lengths) {
+std::optional<Proof> bounded_by(const std::string& strategy, const std::vector<int64_t>& lengths) {
   constexpr int kRanks = 4;
   const Planner planner({.world_size = kRanks, .candidates = {strategy::parse_strategy(strategy, kRanks)}},
                         test_cost());
@@ -18,18 +18,18 @@ std::string bounded_by(const std::string& strategy, const std::vector<int64_t>& 
   return planner.plan(0, sequences).bounded_by;
 }
 
-TEST(Bound, OneSequenceIsBoundedByItsPath) { EXPECT_EQ(bounded_by("<1,4,1>", {1000}), "path"); }
+TEST(Bound, OneSequenceIsBoundedByItsPath) { EXPECT_EQ(bounded_by("<1,4,1>", {1000}), Proof::kPath); }
 
 TEST(Bound, ThreeEqualOnTwoPipelinesAreBoundedByThePigeonhole) {
-  EXPECT_EQ(bounded_by("2x<1,1,1>", {900, 900, 900}), "pigeonhole");
+  EXPECT_EQ(bounded_by("2x<1,1,1>", {900, 900, 900}), Proof::kPigeonhole);
 }
 
 TEST(Bound, TwoLongOnOnePipelineAreBoundedByTheirDispatch) {
-  EXPECT_EQ(bounded_by("<1,4,1>", {1000, 500}), "longest");
+  EXPECT_EQ(bounded_by("<1,4,1>", {1000, 500}), Proof::kLongest);
 }
 
 TEST(Bound, ManySequencesAreBoundedByPrices) {
-  EXPECT_EQ(bounded_by("4x<1,1,1>", std::vector<int64_t>(200, 64)), "prices");
+  EXPECT_EQ(bounded_by("4x<1,1,1>", std::vector<int64_t>(200, 64)), Proof::kPrices);
 }
 
 // Each pipeline has one micro-batch, far from full, and pays its constant whole.

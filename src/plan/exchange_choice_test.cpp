@@ -105,7 +105,8 @@ INSTANTIATE_TEST_SUITE_P(Settings, ExchangeChoice,
 TEST(ExchangeChoice, OfOneAllowedIsThatOneOrARing) {
   const cost::CostModel cost = cost_of("llama-7b", "a800x8");
   for (const char* name : {"ring", "heads", "nested"}) {
-    const Planner planner = planner_of(cost, "<1,1,32>", cost::parse_exchange_set(name));
+    const Planner planner =
+        planner_of(cost, "<1,1,32>", cost::exchange_set(strategy::parse_exchange_rule(name)));
     const strategy::StepPlan plan = planner.plan(0, random_batch(3));
     std::set<strategy::Exchange> used;
     for (const strategy::PipelineMicroBatch& micro_batch : plan.pipelines[0].micro_batches) {
@@ -115,7 +116,7 @@ TEST(ExchangeChoice, OfOneAllowedIsThatOneOrARing) {
     used.erase(strategy::Exchange::kRing);
     EXPECT_TRUE(used.empty()) << name;
   }
-  EXPECT_THROW(cost::parse_exchange_set("rings"), base::InputError);
+  EXPECT_THROW(strategy::parse_exchange_rule("rings"), base::InputError);
 }
 
 }  // namespace

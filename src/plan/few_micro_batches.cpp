@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/never.h"
+
 namespace sluice::plan {
 namespace {
 
@@ -42,7 +44,7 @@ void start_from_few_micro_batches(const Packing& packing, int64_t most_cells, Mi
           return micro_batch.tokens() <= packing.scheme.lane_max_len_tokens();
         });
     if (!fit || best.makespan_ns <= packing.options.enough_ns) return;
-    next.makespan_ns = improver.makespan_ns(next.micro_batches, schedule::Recurrence::kLate - 1);
+    next.makespan_ns = improver.makespan_ns(next.micro_batches, base::kNever - 1);
     improver.improve(next, most_cells);
     if (next.makespan_ns < best.makespan_ns) best = std::move(next);
   };

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <vector>
 
+#include "base/never.h"
 #include "plan/bubble.h"
 #include "plan/scheme_cost.h"
 
@@ -21,15 +21,14 @@ struct SchemeGroup {
 // Least time of every sequence on every group's busiest stage.
 class FloorTable {
  public:
-  static constexpr int64_t kDoesNotFit = -1;
-  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
   // `lengths` descend.
   FloorTable(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups);
 
   size_t sequences() const { return sequences_; }
   size_t groups() const { return stage_.size(); }
-  // kDoesNotFit where the group's scheme does not hold the sequence.
+  // base::kNever where the group's scheme does not hold the sequence.
   int64_t floor_ns(size_t sequence, size_t group) const { return floors_ns_[group * sequences_ + sequence]; }
+  bool fits(size_t sequence, size_t group) const { return floor_ns(sequence, group) != base::kNever; }
   // The part of floor_ns that pays for constants, and the whole constant of the group's busiest stage.
   int64_t share_ns(size_t sequence, size_t group) const { return shares_ns_[group * sequences_ + sequence]; }
   // The part of the sequence's path through several stages of one lane beyond floor_ns; 0 elsewhere.
@@ -45,7 +44,7 @@ class FloorTable {
   const Bubble& bubble(size_t group) const { return bubbles_[group]; }
   int stage(size_t group) const { return stage_[group]; }
   int64_t fill_ns(size_t group) const { return fill_ns_[group]; }
-  // SchemeFloors::path_ns of the longest sequence; kNever where the scheme does not hold it.
+  // SchemeFloors::path_ns of the longest sequence; base::kNever where the scheme does not hold it.
   int64_t longest_path_ns(size_t group) const { return longest_path_ns_[group]; }
 
  private:

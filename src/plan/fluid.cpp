@@ -127,7 +127,7 @@ FluidTimes::FluidTimes(std::span<const SchemeCost> schemes, const std::vector<st
   }
   std::vector<int64_t> max_lens;
   for (const SchemeCost& scheme : schemes) max_lens.push_back(scheme.max_len_tokens());
-  int64_t least_ns = std::numeric_limits<int64_t>::max();
+  int64_t least_ns = base::kNever;
   int64_t most_ns = 1;
   for (const std::vector<int64_t>& lengths : batches) {
     const std::vector<LengthClass> classes = classes_of(lengths, max_lens);
@@ -266,7 +266,7 @@ int64_t FluidTimes::estimate_ns(size_t batch, const Mix& mix, int64_t limit_ns, 
     by_longest.push_back(by_longest_[i]);
     holds = holds || of.on[by_longest_[i]].first == 0;
   }
-  if (!holds) return kNever;
+  if (!holds) return cost::kLongestNs;
   std::optional<int64_t> used;
   const auto in_time = [&](int place) {
     std::optional<int64_t> milli = used_milli(of, mix, by_growth, place);
@@ -277,7 +277,7 @@ int64_t FluidTimes::estimate_ns(size_t batch, const Mix& mix, int64_t limit_ns, 
   const int end = static_cast<int>(times_.size());
   int low = -1;
   int high = place_of(limit_ns);
-  if (high < end && !in_time(high)) return kNever;
+  if (high < end && !in_time(high)) return cost::kLongestNs;
   // From near `about_ns` in growing steps, up and then down.
   int next = std::min(place_of(about_ns), high - 1);
   for (int step = 1; next > low && next < high; step *= 2) {
@@ -296,13 +296,13 @@ int64_t FluidTimes::estimate_ns(size_t batch, const Mix& mix, int64_t limit_ns, 
   high = std::min(high, static_cast<int>(times_.size()) - 1);  // if no time suffices: the last
   const int64_t end_ns =
       time_ns(high) + static_cast<int64_t>(Wide{time_ns(high)} * used.value_or(kMilli) / kMilli / kFullPart);
-  return end_ns <= limit_ns ? end_ns : kNever;
+  return end_ns <= limit_ns ? end_ns : cost::kLongestNs;
 }
 
 int64_t FluidTimes::milli_ranks(const Batch& batch, size_t cls, size_t scheme, int place) const {
   const int64_t capacity = capacity_ns(scheme, place);
   const Way* way = batch.on[scheme].way(cls, time_ns(place));
-  if (capacity <= 0 || way == nullptr) return kNever;
+  if (capacity <= 0 || way == nullptr) return cost::kLongestNs;
   return static_cast<int64_t>(
       (Wide{batch.sequences[cls]} * way->work_ns * schemes_[scheme].scheme().ranks() * kMilli + capacity -
        1) /
@@ -314,7 +314,7 @@ std::optional<std::vector<int64_t>> FluidTimes::shares(const Batch& batch, int r
   std::vector<int64_t> milli(schemes_.size(), 0);
   int64_t left = ranks * kMilli;
   for (size_t c = 0; c < batch.sequences.size(); ++c) {
-    int64_t least = kNever;
+    int64_t least = cost::kLongestNs;
     size_t cheapest = 0;
     for (const size_t k : allowed) {
       const int64_t cost = milli_ranks(batch, c, k, place);
@@ -354,11 +354,12 @@ std::vector<size_t> FluidTimes::useful(size_t batch, int ranks) const {
     const int place = place_of(limit_ns);
     if (place == static_cast<int>(times_.size())) break;
     for (size_t c = 0; c < of.sequences.size(); ++c) {
-      int64_t cheapest = kNever;
+      int64_t cheapest = cost::kLongestNs;
       for (const size_t k : all) cheapest = std::min(cheapest, milli_ranks(of, c, k, place));
       for (const size_t k : all) {
         const int64_t cost = milli_ranks(of, c, k, place);
-        is_useful[k] = is_useful[k] || (cost != kNever && cost - cheapest <= cheapest / kUsefulPart);
+        is_useful[k] =
+            is_useful[k] || (cost != cost::kLongestNs && cost - cheapest <= cheapest / kUsefulPart);
       }
     }
   }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -32,8 +31,6 @@ class Capacity {
 
 class FluidTimes {
  public:
-  static constexpr int64_t kNever = cost::kLongestNs;
-
   // Sequences of a batch whose lengths differ by less than an eighth and that the same schemes hold.
   struct LengthClass {
     int64_t longest = 0;
@@ -46,9 +43,10 @@ class FluidTimes {
   FluidTimes(std::span<const SchemeCost> schemes, const std::vector<std::vector<int64_t>>& batches);
 
   size_t batches() const { return batches_.size(); }
-  // Rounded to a geometric scale of 0.3 %. kNever if a sequence fits no pipeline
+  // Rounded to a geometric scale of 0.3 %. cost::kLongestNs if a sequence fits no pipeline
   // or the time exceeds `limit_ns`. Quickest if the result is near `about_ns`.
-  int64_t estimate_ns(size_t batch, const Mix& mix, int64_t limit_ns = kNever, int64_t about_ns = 0) const;
+  int64_t estimate_ns(size_t batch, const Mix& mix, int64_t limit_ns = cost::kLongestNs,
+                      int64_t about_ns = 0) const;
 
   // The time in which `ranks` would finish the batch if pipelines were divisible too, and the
   // thousandths of pipelines by scheme that do so. By a time T a class of work w costs scheme k
@@ -109,7 +107,7 @@ class FluidTimes {
   // Thousandths of the pipelines' room that the batch uses; nothing if the room is too little.
   std::optional<int64_t> used_milli(const Batch& batch, const Mix& mix, std::span<const size_t> order,
                                     int place) const;
-  // Thousandths of ranks that a class costs on a scheme; kNever if the class cannot be in time.
+  // Thousandths of ranks that a class costs on a scheme; cost::kLongestNs if the class cannot be in time.
   int64_t milli_ranks(const Batch& batch, size_t cls, size_t scheme, int place) const;
   std::optional<std::vector<int64_t>> shares(const Batch& batch, int ranks, std::span<const size_t> allowed,
                                              int place) const;

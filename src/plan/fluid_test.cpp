@@ -95,7 +95,7 @@ TEST(Fluid, LimitCutsOffWhatIsSlower) {
       const int64_t time_ns = fluid.estimate_ns(b, mix);
       EXPECT_EQ(fluid.estimate_ns(b, mix, time_ns), time_ns);
       EXPECT_EQ(fluid.estimate_ns(b, mix, 2 * time_ns), time_ns);
-      EXPECT_EQ(fluid.estimate_ns(b, mix, time_ns - time_ns / 50), FluidTimes::kNever);
+      EXPECT_EQ(fluid.estimate_ns(b, mix, time_ns - time_ns / 50), cost::kLongestNs);
     }
   }
 }
@@ -130,7 +130,7 @@ TEST(Fluid, BatchThatNoPipelineHoldsIsNever) {
   const FluidTimes fluid(schemes, {{smallest.max_len_tokens() + 1}});
   Mix mix(schemes.size(), 0);
   mix.back() = kFluidRanks;
-  EXPECT_EQ(fluid.estimate_ns(0, mix), FluidTimes::kNever);
+  EXPECT_EQ(fluid.estimate_ns(0, mix), cost::kLongestNs);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "base/never.h"
 #include "plan/bins.h"
 
 namespace sluice::plan {
@@ -90,7 +91,7 @@ void hide_links(Packing& packing, TimedMicroBatches& packed) {
   next.micro_batches = strategy::in_injection_order(std::move(next.micro_batches), packing.lanes());
   const int64_t rounding_ns = 3 * std::ssize(next.micro_batches);  // rounding of cells
   next.makespan_ns = packing.timer.makespan_ns(next.micro_batches, packed.makespan_ns + rounding_ns);
-  if (next.makespan_ns != schedule::Recurrence::kLate) packed = std::move(next);
+  if (next.makespan_ns != base::kNever) packed = std::move(next);
 }
 
 }  // namespace sluice::plan

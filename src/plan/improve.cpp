@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/never.h"
+
 namespace sluice::plan {
 namespace {
 
@@ -43,7 +45,7 @@ int64_t MicroBatchImprover::makespan_ns(const std::vector<PipelineMicroBatch>& m
 
 bool MicroBatchImprover::consider(std::vector<PipelineMicroBatch> micro_batches) {
   const int64_t ns = makespan_ns(micro_batches, best_->makespan_ns - 1);
-  if (ns == schedule::Recurrence::kLate) return false;
+  if (ns == base::kNever) return false;
   best_->micro_batches = std::move(micro_batches);
   best_->makespan_ns = ns;
   return true;
@@ -100,29 +102,28 @@ bool MicroBatchImprover::move_micro_batches() {
 
 std::vector<MicroBatchImprover::Spot> MicroBatchImprover::spots() const {
   std::vector<Spot> spots;
-  for (int u = 0; u < static_cast<int>(best_->micro_batches.size()); ++u) {
-    PipelineMicroBatch& micro_batch = best_->micro_batches[static_cast<size_t>(u)];
+  for (size_t u = 0; u < best_->micro_batches.size(); ++u) {
+    PipelineMicroBatch& micro_batch = best_->micro_batches[u];
     for (int own = -1; own < static_cast<int>(micro_batch.own.size()); ++own) {
-      const auto count = static_cast<int>(list_of(micro_batch, own).size());
-      for (int at = 0; at < count; ++at) spots.push_back({u, own, at});
+      const size_t count = list_of(micro_batch, own).size();
+      for (size_t at = 0; at < count; ++at) spots.push_back({u, own, at});
     }
   }
   return spots;
 }
 
 MicroBatchSequence MicroBatchImprover::sequence(const Spot& spot) const {
-  return list_of(best_->micro_batches[static_cast<size_t>(spot.micro_batch)],
-                 spot.own)[static_cast<size_t>(spot.at)];
+  return list_of(best_->micro_batches[spot.micro_batch], spot.own)[spot.at];
 }
 
 bool MicroBatchImprover::take(std::vector<PipelineMicroBatch>& micro_batches, const Spot& spot) {
-  PipelineMicroBatch& micro_batch = micro_batches[static_cast<size_t>(spot.micro_batch)];
+  PipelineMicroBatch& micro_batch = micro_batches[spot.micro_batch];
   std::vector<MicroBatchSequence>& list = list_of(micro_batch, spot.own);
-  list.erase(list.begin() + spot.at);
+  list.erase(list.begin() + static_cast<ptrdiff_t>(spot.at));
   drop_empty_lists(micro_batch);
   if (!micro_batch.sequences.empty()) return true;
   if (!micro_batch.own.empty()) return false;
-  micro_batches.erase(micro_batches.begin() + spot.micro_batch);
+  micro_batches.erase(micro_batches.begin() + static_cast<ptrdiff_t>(spot.micro_batch));
   return true;
 }
 
@@ -167,10 +168,8 @@ bool MicroBatchImprover::exchange_sequences() {
       const Spot &a = all[i], &b = all[j];
       if (a.micro_batch == b.micro_batch && a.own == b.own) continue;
       std::vector<PipelineMicroBatch> next = best_->micro_batches;
-      PipelineMicroBatch &micro_batch_a = next[static_cast<size_t>(a.micro_batch)],
-                         &micro_batch_b = next[static_cast<size_t>(b.micro_batch)];
-      std::swap(list_of(micro_batch_a, a.own)[static_cast<size_t>(a.at)],
-                list_of(micro_batch_b, b.own)[static_cast<size_t>(b.at)]);
+      PipelineMicroBatch &micro_batch_a = next[a.micro_batch], &micro_batch_b = next[b.micro_batch];
+      std::swap(list_of(micro_batch_a, a.own)[a.at], list_of(micro_batch_b, b.own)[b.at]);
       if (fits(micro_batch_a) && fits(micro_batch_b)) improved |= consider(std::move(next));
     }
   }

@@ -28,9 +28,9 @@ class MicroBatchImprover {
  private:
   // The place of a sequence in a micro-batch: cut over its lanes, or whole on lane `own`.
   struct Spot {
-    int micro_batch = 0;
+    size_t micro_batch = 0;
     int own = -1;
-    int at = 0;  // index in that list
+    size_t at = 0;  // index in that list
   };
   bool try_neighbours();
   bool move_micro_batches();

@@ -17,7 +17,7 @@ int64_t scaled(int64_t value, int64_t numerator, int64_t denominator) {
 
 }  // namespace
 
-JudgingInputs::JudgingInputs(const ProposalOptions& given, int world_size, std::vector<SchemeCost> usable,
+JudgingInputs::JudgingInputs(const PlannerOptions& given, int world_size, std::vector<SchemeCost> usable,
                              const std::vector<std::vector<int64_t>>& sample_batches,
                              const cost::CostModel& model)
     : options(given),
@@ -63,7 +63,7 @@ int64_t JudgedMix::time_ns(size_t batch, const PlannedPart& others) const {
 }
 
 int64_t JudgedMix::unplanned_ns(size_t batch, const PlannedPart& as) const {
-  if (!holds(batch)) return FluidTimes::kNever;
+  if (!holds(batch)) return cost::kLongestNs;
   return std::max(as.planned(fluid_ns_[batch]), least_ns_[batch]);
 }
 

@@ -9,21 +9,20 @@
 #include <vector>
 
 #include "plan/fluid.h"
-#include "plan/proposal.h"
-#include "plan/search.h"
+#include "plan/planner_options.h"
 
 namespace sluice::plan {
 
 // Ranks, their schemes and sample batches, in place of those in the options. The
 // options and the cost model must outlive this, and this must outlive the mixes judged.
 struct JudgingInputs {
-  JudgingInputs(const ProposalOptions& given, int world_size, std::vector<SchemeCost> usable,
+  JudgingInputs(const PlannerOptions& given, int world_size, std::vector<SchemeCost> usable,
                 const std::vector<std::vector<int64_t>>& sample_batches, const cost::CostModel& model);
 
   // A lower bound on the time of steps beside their schedules under a mix.
   int64_t min_step_overhead_ns(const Mix& mix) const;
 
-  const ProposalOptions& options;
+  const PlannerOptions& options;
   int ranks;
   const cost::CostModel& cost;
   std::vector<SchemeCost> schemes;
@@ -54,10 +53,10 @@ class JudgedMix {
 
   const Mix& mix() const { return mix_; }
   int64_t max_len_tokens() const { return max_len_tokens_; }
-  bool holds(size_t batch) const { return fluid_ns_[batch] != FluidTimes::kNever; }
+  bool holds(size_t batch) const { return fluid_ns_[batch] != cost::kLongestNs; }
   // The time of a step. If the batch was planned on this mix: the plan's. Otherwise its
   // estimate, corrected by this mix's own plans (by `others` while it has none) and
-  // raised to the proved bound. FluidTimes::kNever if the mix does not hold the batch.
+  // raised to the proved bound. cost::kLongestNs if the mix does not hold the batch.
   int64_t time_ns(size_t batch, const PlannedPart& others) const;
   // The sum over batches of the least time if this mix joins.
   // `best_ns`: by batch, the least time on the mixes already chosen.
@@ -74,8 +73,8 @@ class JudgedMix {
   void plan_winnable(const std::vector<int64_t>& best_ns, const PlannedPart& others, int64_t limit_ns);
   bool probed() const { return probed_; }
   int64_t planned_batches() const { return std::ranges::count(planned_, true); }
-  // FluidTimes::kNever where the batch was not planned.
-  int64_t planned_ns(size_t batch) const { return planned_[batch] ? least_ns_[batch] : FluidTimes::kNever; }
+  // cost::kLongestNs where the batch was not planned.
+  int64_t planned_ns(size_t batch) const { return planned_[batch] ? least_ns_[batch] : cost::kLongestNs; }
   const PlannedPart& planned_part() const { return part_; }
 
  private:

@@ -18,7 +18,7 @@ LongestSequences::LongestSequences(std::span<const int64_t> lengths, std::span<c
     const bool staged = scheme.scheme().pp > 1 && scheme.scheme().cp == 1;
     const int64_t credit = std::max<int64_t>(1, scheme.credit_tokens());
     for (size_t i = 0; i < known_; ++i) {
-      if (floors.floor_ns(i, k) == FloorTable::kDoesNotFit) continue;
+      if (!floors.fits(i, k)) continue;
       Share& share = shares_[k * known_ + i];
       share.busy_ns = floors.floor_ns(i, k);
       if (!staged) continue;

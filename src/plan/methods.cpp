@@ -1,8 +1,8 @@
 // This project's own methods: ours(), with bounds, and plain(), without any search.
 #include <algorithm>
-#include <limits>
 #include <utility>
 
+#include "base/never.h"
 #include "plan/bins.h"
 #include "plan/planner.h"
 #include "plan/precision.h"
@@ -12,11 +12,10 @@
 namespace sluice::plan {
 namespace {
 
+using base::kNever;
 using strategy::Sequence;
 using strategy::StepPlan;
 using strategy::Strategy;
-
-constexpr int64_t kNever = CandidateSearch::kNever;
 
 // A candidate's search and the step's time beside its schedule: a lower bound,
 // or its plan's value once it is planned. Candidates are compared by the sum.
@@ -85,7 +84,7 @@ class Ours : public Method {
     plan.step = step;
     plan.sequences = sequences;
     plan.lower_bound_ns = lower_bound_ns;
-    plan.bounded_by = name_of(proof);
+    plan.bounded_by = proof;
     for (const Candidate& candidate : candidates)
       plan.candidates.push_back({to_text(candidate.search.strategy()), candidate.known_ns()});
     return plan;
@@ -167,7 +166,7 @@ class Plain : public Method {
 
 }  // namespace
 
-base::Feasible<std::vector<Proposal>> Method::propose(const ProposalOptions& options,
+base::Feasible<std::vector<Proposal>> Method::propose(const PlannerOptions& options,
                                                       const cost::CostModel& cost) const {
   return plan::propose(options, cost);
 }

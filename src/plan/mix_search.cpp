@@ -1,10 +1,10 @@
 #include "plan/mix_search.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <utility>
 
+#include "base/never.h"
 #include "base/units.h"
 #include "plan/batch_sample.h"
 
@@ -17,7 +17,6 @@ constexpr size_t kMostRounded = 4;      // schemes of one ideal whose pipelines 
 constexpr size_t kClimbBatches = 24;    // batches that judge moves
 constexpr int64_t kRunnerUpPart = 100;  // neighbours that are worse by less are kept as runners-up
 constexpr int64_t kUnlikelyPart = 8;    // mixes whose estimates are worse by more are unlikely
-constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 
 }  // namespace
 
@@ -30,14 +29,14 @@ MixSearch::MixSearch(std::span<const SchemeCost> schemes, const FluidTimes& flui
   std::iota(all.begin(), all.end(), size_t{0});
   for (const size_t batch : climb_batches_) {
     const auto ideal = fluid.ideal(batch, ranks, all);
-    ideal_ns_.push_back(ideal ? ideal->time_ns : FluidTimes::kNever);
+    ideal_ns_.push_back(ideal ? ideal->time_ns : cost::kLongestNs);
   }
   std::set<size_t> useful;
   for (const size_t batch : spread(fluid.batches(), kIdealBatches)) {
     for (const size_t k : fluid.useful(batch, ranks)) useful.insert(k);
   }
   useful_.assign(useful.begin(), useful.end());
-  int64_t least_ns = kNone;
+  int64_t least_ns = base::kNever;
   for (const size_t k : useful_) least_ns = std::min(least_ns, beside_ns_[k] = least_beside_ns(all_of(k)));
   for (const size_t k : useful_) beside_ns_[k] -= least_ns;
   for (const size_t batch : spread(fluid.batches(), kIdealBatches)) {
@@ -132,13 +131,12 @@ std::vector<Mix> MixSearch::neighbours(const Mix& mix) const {
 int64_t MixSearch::estimate_ns(std::vector<Estimate>& known, size_t climb, const Mix& mix, int64_t limit_ns) {
   Estimate& estimate = known[climb];
   if (!estimate.is_exact && estimate.least_ns < limit_ns) {
-    constexpr int64_t kNever = FluidTimes::kNever;
     const int64_t beside = beside_ns(mix);
-    const int64_t schedule_limit_ns = limit_ns == kNever ? kNever : limit_ns - beside;
+    const int64_t schedule_limit_ns = limit_ns == cost::kLongestNs ? cost::kLongestNs : limit_ns - beside;
     int64_t time_ns = fluid_.estimate_ns(climb_batches_[climb], mix, schedule_limit_ns, ideal_ns_[climb]);
-    if (time_ns != kNever) time_ns += beside;
+    if (time_ns != cost::kLongestNs) time_ns += beside;
     estimate = {.least_ns = std::min(time_ns, limit_ns),
-                .is_exact = time_ns != FluidTimes::kNever || limit_ns == FluidTimes::kNever};
+                .is_exact = time_ns != cost::kLongestNs || limit_ns == cost::kLongestNs};
   }
   return std::min(estimate.least_ns, limit_ns);
 }
@@ -155,12 +153,12 @@ int64_t MixSearch::total_ns(const Mix& mix, std::span<const int64_t> best_ns, in
 }
 
 std::vector<Mix> MixSearch::uniform(size_t most) {
-  const std::vector<int64_t> unlimited_ns(fluid_.batches(), FluidTimes::kNever);
+  const std::vector<int64_t> unlimited_ns(fluid_.batches(), cost::kLongestNs);
   std::vector<std::pair<int64_t, size_t>> rated;  // total, scheme
   for (const size_t k : useful_) {
     if (ranks_ % schemes_[k].scheme().ranks() != 0) continue;
-    const int64_t total = total_ns(all_of(k), unlimited_ns, kNone);
-    if (total < FluidTimes::kNever) rated.emplace_back(total, k);
+    const int64_t total = total_ns(all_of(k), unlimited_ns, base::kNever);
+    if (total < cost::kLongestNs) rated.emplace_back(total, k);
   }
   std::ranges::sort(rated);
   const auto lane_of = [&](size_t k) {
@@ -197,26 +195,26 @@ std::vector<Mix> MixSearch::find(std::span<const int64_t> best_ns, int64_t least
   std::set<std::pair<int64_t, Mix>> seen;
   std::set<Mix> known;
   const auto rate = [&](const Mix& mix, int64_t limit_ns) {
-    if (!known.insert(mix).second || max_len_tokens(mix, schemes_) < least_max_len) return kNone;
+    if (!known.insert(mix).second || max_len_tokens(mix, schemes_) < least_max_len) return base::kNever;
     const int64_t total = total_ns(mix, best_ns, limit_ns);
     if (total < limit_ns) seen.emplace(total, mix);
     if (seen.size() > most) seen.erase(std::prev(seen.end()));
     return total;
   };
   std::vector<std::pair<int64_t, Mix>> climbers;
-  for (const Mix& start : starts_) climbers.emplace_back(rate(start, kNone), start);
+  for (const Mix& start : starts_) climbers.emplace_back(rate(start, base::kNever), start);
   std::sort(climbers.begin(), climbers.end());
   // Starts with different main schemes: estimates that err about one scheme are right about another.
   std::set<size_t> kinds;
   std::erase_if(climbers, [&](const auto& climber) {
     return kinds.size() == starts || !kinds.insert(main_scheme(climber.second)).second;
   });
-  for (const Mix& start : from) climbers.emplace_back(rate(start, kNone), start);
+  for (const Mix& start : from) climbers.emplace_back(rate(start, base::kNever), start);
   std::vector<Mix> found;
   for (auto& [total, mix] : climbers) {
-    if (total < kNone) found.push_back(mix);
+    if (total < base::kNever) found.push_back(mix);
     // A start without a total was rated before or holds too little: its neighbours compete alone.
-    int64_t limit_ns = total < kNone ? total + total / kRunnerUpPart : 0;
+    int64_t limit_ns = total < base::kNever ? total + total / kRunnerUpPart : 0;
     while (true) {
       int64_t least = total;
       Mix best;

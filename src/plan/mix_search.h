@@ -29,7 +29,7 @@ class MixSearch {
 
   // Good mixes by estimates, with their schemes' least step overheads: those that most lower
   // the sum over batches of the least time. `best_ns` is each batch's least so far
-  // (FluidTimes::kNever: none). Every mix holds `least_max_len` tokens. Moves improve `from`
+  // (cost::kLongestNs: none). Every mix holds `least_max_len` tokens. Moves improve `from`
   // and the best `starts` starting points, each mainly of another scheme, until none helps.
   // A move replaces pipelines of one scheme by as many ranks of another: one, a power of
   // two, or all. Returns the starts, then the `most` best, which may be among the starts.

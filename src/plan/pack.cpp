@@ -10,10 +10,10 @@
 namespace sluice::plan {
 
 std::optional<PackedPipeline> pack(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
-                                   std::span<const int64_t> lengths, std::span<const int> members,
+                                   std::span<const int64_t> lengths, std::span<const int> sequences,
                                    const PackOptions& options) {
   constexpr int64_t kMostCells = 8'000;  // budget of local search
-  Packing packing(pipeline, scheme, lengths, members, options);
+  Packing packing(pipeline, scheme, lengths, sequences, options);
   std::optional<TimedMicroBatches> packed = pack_strip(packing);
   if (!packed) return std::nullopt;
   if (options.improves && packed->makespan_ns > options.enough_ns) {

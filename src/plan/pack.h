@@ -14,10 +14,10 @@ struct PackedPipeline {
   int64_t makespan_ns = 0;  // under the schedule that will run
 };
 
-// Packs sequences `members` (indices into `lengths`) for `pipeline`. A packing always exists; nothing
+// Packs `sequences` (indices into `lengths`, not places) for `pipeline`. A packing always exists; nothing
 // if no packing found ends below options.below_ns. REQUIRES: every length <= scheme.max_len_tokens().
 std::optional<PackedPipeline> pack(const strategy::Pipeline& pipeline, const SchemeCost& scheme,
-                                   std::span<const int64_t> lengths, std::span<const int> members,
+                                   std::span<const int64_t> lengths, std::span<const int> sequences,
                                    const PackOptions& options = {});
 
 }  // namespace sluice::plan

@@ -3,13 +3,13 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "base/hash.h"
+#include "base/never.h"
 #include "plan/lane_runs.h"
 #include "plan/scheme_cost.h"
 #include "plan/seeds.h"
@@ -25,7 +25,7 @@ struct PackOptions {
   int64_t enough_ns = 0;  // a packing that ends by then is good enough
   Seeds seeds;
   // Only a packing that ends sooner is wanted.
-  int64_t below_ns = std::numeric_limits<int64_t>::max();
+  int64_t below_ns = base::kNever;
 };
 
 // Micro-batches in the order of injection, each with the exchange
@@ -41,10 +41,10 @@ class MicroBatchTimer {
  public:
   MicroBatchTimer(const strategy::Pipeline& pipeline, const SchemeCost& scheme);
 
-  // The end of the schedule; schedule::Recurrence::kLate if above `limit_ns`. REQUIRES:
+  // The end of the schedule; base::kNever if above `limit_ns`. REQUIRES:
   // each micro-batch fits its lanes; each has a pass where lanes share parameters.
   int64_t makespan_ns(std::span<const strategy::PipelineMicroBatch> micro_batches,
-                      int64_t limit_ns = schedule::Recurrence::kLate - 1);
+                      int64_t limit_ns = base::kNever - 1);
   // By lane, schedule::Recurrence::ends_ns of the micro-batches timed last.
   const std::vector<int64_t>& ends_ns() const { return recurrence_.ends_ns(); }
   // Sequences of a micro-batch in ascending order; micro-batches of several lanes are numbered in the order
@@ -79,9 +79,10 @@ class MicroBatchTimer {
   std::vector<int> order_;  // rows, in the order of injection
 };
 
-// One pipeline's sequences, which packers identify by their places. The arguments must outlive this.
+// One pipeline's sequences, which packers identify by their places in `sequences`. The arguments must outlive
+// this.
 struct Packing {
-  // `members`: indices into `lengths`. REQUIRES: every length <= of.max_len_tokens().
+  // `members`: indices into `all_lengths`. REQUIRES: every length <= of.max_len_tokens().
   Packing(const strategy::Pipeline& pipeline, const SchemeCost& of, std::span<const int64_t> all_lengths,
           std::span<const int> members, const PackOptions& with);
 

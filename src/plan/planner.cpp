@@ -71,7 +71,7 @@ void add_branches(const std::vector<Sequence>& sequences, const cost::CostModel&
                   StepPlan& plan) {
   plan.sequences = sequences;
   plan.lower_bound_ns = 0;
-  plan.bounded_by.clear();
+  plan.bounded_by.reset();
   plan.estimated_ns = 0;
   const auto add = [&](strategy::MicroBatchSequence& of) {
     of = strategy::micro_batch_sequence(of.sequence, sequences[static_cast<size_t>(of.sequence)]);

@@ -10,16 +10,13 @@
 
 #include "base/feasible.h"
 #include "cost/cost_model.h"
+#include "plan/planner_options.h"
 #include "plan/proposal.h"
 #include "plan/scheme_cost.h"
 #include "plan/search.h"
 #include "strategy/step_plan.h"
 
 namespace sluice::plan {
-
-// kBest: the least estimated time, the earliest of equals. kCycle: candidate (step mod
-// count), or the next one that holds the batch. kFixed: always the same candidate.
-enum class Selection { kBest, kCycle, kFixed };
 
 class Planner;
 
@@ -32,7 +29,7 @@ class Method {
   virtual std::optional<strategy::StepPlan> plan(const Planner& planner, int64_t step,
                                                  const std::vector<strategy::Sequence>& sequences) const = 0;
   // By default, plan::propose.
-  virtual base::Feasible<std::vector<Proposal>> propose(const ProposalOptions& options,
+  virtual base::Feasible<std::vector<Proposal>> propose(const PlannerOptions& options,
                                                         const cost::CostModel& cost) const;
   // Whether the method supports pipelines of several lanes, and FSDP degrees above 1.
   virtual bool plans_lanes() const { return true; }
@@ -46,20 +43,6 @@ std::shared_ptr<const Method> ours();
 // lanes that holds the batch. Sequences, longest first, go to the pipeline with the least work of
 // those that hold them; packing is first-fit decreasing. InputError if every candidate has lanes.
 std::shared_ptr<const Method> plain();
-
-struct PlannerOptions {
-  int world_size = 1;
-  std::vector<strategy::Strategy> candidates;
-  std::shared_ptr<const StepOverhead> step_overhead;  // ours() minimizes the sum with it; null: 0
-  std::shared_ptr<const Method> method = ours();
-  Effort effort = Effort::kFull;  // for ours()
-  Seeds seeds;                    // for ours()
-  Selection selection = Selection::kBest;
-  int fixed_candidate = 0;                // for kFixed
-  std::vector<strategy::Device> devices;  // by rank; empty: alike
-  // A batch is planned under the first policy under which a candidate holds it; empty: the cost model's.
-  std::vector<strategy::MemoryPolicy> policies;
-};
 
 // Completes a plan's pipelines: adds the cost model's
 // memory policy to micro-batches, and layers to stages.

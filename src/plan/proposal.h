@@ -3,8 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <vector>
 
 #include "cost/cost_model.h"
@@ -23,22 +21,6 @@ class StepOverhead {
   // A lower bound for any step under a strategy.
   virtual int64_t least_ns(const strategy::Strategy& strategy, const cost::CostModel& cost,
                            int ranks) const = 0;
-};
-
-struct ProposalOptions {
-  int world_size = 1;
-  int64_t context_length = 0;  // some proposed strategy holds a sequence of so many tokens
-  // Lengths of sequences by batch, such as training will see; every batch counts the same
-  // (plan/batch_sample.h draws them from a corpus's lengths).
-  std::vector<std::vector<int64_t>> sample_batches;
-  std::shared_ptr<const StepOverhead> step_overhead;  // added to judge strategies; null: 0
-  int max_strategies = 8;
-  int max_cp = 1;    // most lanes of a pipeline
-  int max_fsdp = 1;  // most of them that share parameters
-  int thoroughness =
-      1;  // multiplies the starting points that are improved and the mixes that are planned with
-  // Called now and then with the strategies compared and the steps planned so far; null: nobody asks.
-  std::function<void(int64_t strategies, int64_t steps)> progress = {};
 };
 
 // The range of some batches' longest sequences, in tokens; both 0 without any.

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <numeric>
 #include <utility>
 
 #include "base/error.h"
+#include "base/never.h"
 #include "plan/batch_sample.h"
 #include "plan/judged_mix.h"
 #include "plan/mix_search.h"
@@ -17,7 +17,6 @@ namespace {
 
 using strategy::Strategy;
 
-constexpr int64_t kNever = FluidTimes::kNever;
 // Numbers of single-scheme mixes looked at, of starts and finalists
 // of each place's search, and of candidates for a place at the end.
 constexpr size_t kBreadth = 8;
@@ -44,7 +43,7 @@ struct SearchedPart {
 };
 
 // A part has whole nodes if there are several. Lanes share parameters until they hold `tokens_a_rank`.
-SearchedPart part_of(const ProposalOptions& options, const cost::CostModel& cost, int copies,
+SearchedPart part_of(const PlannerOptions& options, const cost::CostModel& cost, int copies,
                      int64_t tokens_a_rank) {
   int ranks = options.world_size / copies;
   const int node = cost.options().topology.node_ranks();
@@ -58,7 +57,7 @@ SearchedPart part_of(const ProposalOptions& options, const cost::CostModel& cost
 
 // The smallest part that holds the context. If none does: all
 // ranks, with lanes that share parameters for the longest sequence.
-SearchedPart part_to_search(const ProposalOptions& options, const cost::CostModel& cost) {
+SearchedPart part_to_search(const PlannerOptions& options, const cost::CostModel& cost) {
   const int64_t mean = mean_tokens(options.sample_batches) / options.world_size;
   const auto holds = [&](const SearchedPart& part) {
     return !no_scheme_fits(options.context_length, part.schemes, part.ranks);
@@ -88,7 +87,7 @@ std::vector<std::vector<int64_t>> parts_of(std::vector<std::vector<int64_t>> bat
 
 class Portfolio {
  public:
-  Portfolio(const ProposalOptions& options, const cost::CostModel& cost, SearchedPart part)
+  Portfolio(const PlannerOptions& options, const cost::CostModel& cost, SearchedPart part)
       : options_(options),
         copies_(part.copies),
         inputs_(options, part.ranks, std::move(part.schemes),
@@ -122,7 +121,7 @@ class Portfolio {
 
  private:
   std::vector<int64_t> best_without(size_t left_out) const {
-    std::vector<int64_t> best_ns(inputs_.batches.size(), kNever);
+    std::vector<int64_t> best_ns(inputs_.batches.size(), cost::kLongestNs);
     for (size_t m = 0; m < members_.size(); ++m) {
       if (m == left_out) continue;
       for (size_t b = 0; b < best_ns.size(); ++b) {
@@ -159,7 +158,7 @@ class Portfolio {
   // The mix of all parts together.
   Mix whole(Mix mix) const;
 
-  const ProposalOptions& options_;
+  const PlannerOptions& options_;
   int copies_;
   JudgingInputs inputs_;
   MixSearch search_;
@@ -170,12 +169,12 @@ class Portfolio {
 
 // By batch: the time from which on a strategy is not worth a plan.
 std::vector<int64_t> Portfolio::hopeless_ns() const {
-  std::vector<int64_t> limits_ns(inputs_.batches.size(), kNever);
+  std::vector<int64_t> limits_ns(inputs_.batches.size(), cost::kLongestNs);
   for (const JudgedMix& judged : judged_) {
     for (size_t b = 0; b < limits_ns.size(); ++b) limits_ns[b] = std::min(limits_ns[b], judged.planned_ns(b));
   }
   for (int64_t& limit_ns : limits_ns) {
-    if (limit_ns != kNever) limit_ns += limit_ns / kHopelessPart;
+    if (limit_ns != cost::kLongestNs) limit_ns += limit_ns / kHopelessPart;
   }
   return limits_ns;
 }
@@ -257,7 +256,7 @@ void Portfolio::widen(const std::vector<int64_t>& best_ns, size_t place) {
   if (place < members_.size()) from.push_back(judged_[members_[place]].mix());
   std::vector<int64_t> limits_ns = best_ns;
   for (int64_t& limit_ns : limits_ns) {
-    if (limit_ns != kNever) limit_ns = least_.estimate(limit_ns);
+    if (limit_ns != cost::kLongestNs) limit_ns = least_.estimate(limit_ns);
   }
   for (Mix& mix : search_.find(limits_ns, least_max_len(place), from, times(kBreadth), times(kBreadth))) {
     const bool known = std::ranges::any_of(judged_, [&](const JudgedMix& of) { return of.mix() == mix; });
@@ -297,8 +296,7 @@ void Portfolio::plan_members() {
   do {
     before_ns = now_ns;
     for (size_t place = 0; place < members_.size(); ++place) {
-      judged_[members_[place]].plan_winnable(best_without(place), least_,
-                                             std::numeric_limits<int64_t>::max());
+      judged_[members_[place]].plan_winnable(best_without(place), least_, base::kNever);
     }
     update_least();
     now_ns = sum(best());
@@ -344,7 +342,7 @@ void Portfolio::drop_idle_members() {
 bool Portfolio::add_spare() {
   std::vector<int64_t> next_ns;
   for (size_t b = 0; b < inputs_.batches.size(); ++b) {
-    int64_t best_ns = kNever, second_ns = kNever;
+    int64_t best_ns = cost::kLongestNs, second_ns = cost::kLongestNs;
     for (const size_t member : members_) {
       second_ns = std::min(second_ns, std::max(best_ns, judged_[member].time_ns(b, least_)));
       best_ns = std::min(best_ns, judged_[member].time_ns(b, least_));
@@ -400,7 +398,7 @@ std::vector<Proposal> Portfolio::proposals() const {
 
 }  // namespace
 
-base::Feasible<std::vector<Proposal>> propose(const ProposalOptions& options, const cost::CostModel& cost) {
+base::Feasible<std::vector<Proposal>> propose(const PlannerOptions& options, const cost::CostModel& cost) {
   SLUICE_ASSERT(options.max_strategies >= 1 && options.thoroughness >= 1, "a proposal of no strategy");
   SearchedPart part = part_to_search(options, cost);
   if (auto none = no_scheme_fits(options.context_length, part.schemes, part.ranks)) return std::move(*none);

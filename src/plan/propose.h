@@ -5,7 +5,7 @@
 
 #include "base/feasible.h"
 #include "cost/cost_model.h"
-#include "plan/proposal.h"
+#include "plan/planner_options.h"
 
 namespace sluice::plan {
 
@@ -20,6 +20,6 @@ namespace sluice::plan {
 // are exchanged or added while plans prove a gain. Budgets are counts, never times. If no
 // strategy holds the context length, `why` names it and the longest sequence that any holds. A
 // pure function of its inputs, in integers except for `frequency`, which nothing depends on.
-base::Feasible<std::vector<Proposal>> propose(const ProposalOptions& options, const cost::CostModel& cost);
+base::Feasible<std::vector<Proposal>> propose(const PlannerOptions& options, const cost::CostModel& cost);
 
 }  // namespace sluice::plan

@@ -37,7 +37,7 @@ std::vector<std::string> texts_of(const std::vector<strategy::Strategy>& strateg
 TEST(Proposal, OneHoldsTheContextAndAllArePlannable) {
   const cost::CostModel cost = test_cost();
   const int64_t context = cost::MemoryCost(cost, {}).max_len_tokens(4) + 500;  // not on <1,1,1>
-  const ProposalOptions options{
+  const PlannerOptions options{
       .world_size = 4, .context_length = context, .sample_batches = samples(context)};
   const std::vector<strategy::Strategy> proposed = strategies_of(propose(options, cost).or_throw());
   ASSERT_LE(proposed.size(), 8u);
@@ -167,7 +167,7 @@ class AsLongAsTheSchedule : public StepOverhead {
 // still, and not otherwise.
 TEST(Proposal, IsJudgedByStepsNotBySchedules) {
   const cost::CostModel cost = test_cost();
-  ProposalOptions options{
+  PlannerOptions options{
       .world_size = 8, .context_length = 1000, .sample_batches = samples(1000), .max_cp = 8, .max_fsdp = 8};
   for (const bool shared_pull : {false, true}) {
     options.step_overhead = std::make_shared<AsLongAsTheSchedule>(shared_pull);

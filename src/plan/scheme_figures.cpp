@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/never.h"
 #include "cost/fsdp_cost.h"
 #include "cost/memory_cost.h"
 
@@ -18,7 +19,7 @@ int64_t least_pass_ends_ns(const cost::CostModel& cost, const strategy::Scheme& 
   const strategy::Topology& topology = cost.options().topology;
   const int in_node = std::min(topology.lanes_of_node(scheme.tp), scheme.fsdp);
   const int level = topology.level_between_nodes(scheme.fsdp * scheme.tp);
-  int64_t least_ns = std::numeric_limits<int64_t>::max();
+  int64_t least_ns = base::kNever;
   for (int lanes = 1; lanes <= in_node; ++lanes) {
     if (scheme.fsdp % lanes != 0) continue;
     const cost::FsdpCost share(cost, scheme, {.lanes_in_node = in_node, .lanes = lanes, .level = level});

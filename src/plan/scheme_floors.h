@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <span>
 
+#include "base/never.h"
 #include "plan/scheme_figures.h"
 
 namespace sluice::plan {
@@ -54,7 +54,7 @@ class SchemeFloors {
   // one after the other, and the weight gradient of stage 0. With lanes, the least over their numbers.
   int64_t path_ns(int64_t length) const;
   // On `lanes` lanes. Results of at least `enough_ns` are not exact.
-  int64_t path_ns(int64_t length, int lanes, int64_t enough_ns = std::numeric_limits<int64_t>::max()) const;
+  int64_t path_ns(int64_t length, int lanes, int64_t enough_ns = base::kNever) const;
   // The least time, without constants, that a sequence adds to the path of others
   // in its pipeline (proof in plan/longest.h). turning_ns: if it passes the last
   // stage between them, its forward and input gradient there. REQUIRES: cp = 1.

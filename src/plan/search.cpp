@@ -1,10 +1,10 @@
 #include "plan/search.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <utility>
 
+#include "base/never.h"
 #include "plan/bins.h"
 #include "plan/precision.h"
 
@@ -39,7 +39,7 @@ CandidateSearch::CandidateSearch(const strategy::Strategy& strategy, const Schem
                               [&](const SchemeGroup& known) { return known.scheme == scheme; });
     if (group == groups_.end()) group = groups_.insert(groups_.end(), {scheme, 0});
     ++group->pipelines;
-    group_of_.push_back(static_cast<int>(group - groups_.begin()));
+    group_of_.push_back(static_cast<size_t>(group - groups_.begin()));
   }
   floors_ = std::make_unique<FloorTable>(batch.sorted, groups_);
   bound_ = first_bound(batch.sorted, groups_, *floors_);
@@ -88,7 +88,7 @@ Assignment CandidateSearch::start() const {
   return soonest.estimated_ns() < by_price.estimated_ns() ? soonest : by_price;
 }
 
-const PackedPipeline& CandidateSearch::pack_pipeline(size_t pipeline, const std::vector<int>& members,
+const PackedPipeline& CandidateSearch::pack_pipeline(size_t pipeline, const std::vector<Place>& members,
                                                      bool improves, int64_t enough_ns) const {
   const SchemeCost& scheme = scheme_of(pipeline);
   improves = improves && worth_improving(scheme.scheme());
@@ -98,11 +98,11 @@ const PackedPipeline& CandidateSearch::pack_pipeline(size_t pipeline, const std:
   const bool ended_early = known.packed.makespan_ns <= known.enough_ns;
   if (!is_new && (!ended_early || known.packed.makespan_ns <= enough_ns)) return known.packed;
   std::vector<int> sequences;
-  for (const int member : members) sequences.push_back(batch_->sequence_of[static_cast<size_t>(member)]);
+  for (const Place member : members) sequences.push_back(batch_->sequence_of[member]);
   known.enough_ns = enough_ns;
   known.packed = pack(strategy_->pipelines[pipeline], scheme, batch_->lengths, sequences,
                       {.improves = improves, .enough_ns = enough_ns, .seeds = seeds_, .below_ns = below_ns_})
-                     .value_or(PackedPipeline{.plan = {}, .makespan_ns = kNever});
+                     .value_or(PackedPipeline{.plan = {}, .makespan_ns = base::kNever});
   return known.packed;
 }
 
@@ -117,18 +117,15 @@ bool CandidateSearch::relocate_one(Packed& packed) const {
   const int64_t last_ns = packed.end_ns();
   size_t from = 0;
   while (packed.pipelines[from].makespan_ns != last_ns) ++from;
-  for (const int sequence : packed.members[from]) {
-    std::vector<int> rest = packed.members[from];
-    std::erase(rest, sequence);
+  for (const Place moved : packed.members[from]) {
+    std::vector<Place> rest = packed.members[from];
+    std::erase(rest, moved);
     const PackedPipeline& without = pack_pipeline(from, rest, true);
     if (without.makespan_ns >= last_ns) continue;
     for (size_t to = 0; to < packed.pipelines.size(); ++to) {
-      const auto group = static_cast<size_t>(group_of_[to]);
-      if (to == from || floors_->floor_ns(static_cast<size_t>(sequence), group) == FloorTable::kDoesNotFit) {
-        continue;
-      }
-      std::vector<int> more = packed.members[to];
-      more.insert(std::lower_bound(more.begin(), more.end(), sequence), sequence);
+      if (to == from || !floors_->fits(moved, group_of_[to])) continue;
+      std::vector<Place> more = packed.members[to];
+      more.insert(std::lower_bound(more.begin(), more.end(), moved), moved);
       const PackedPipeline& with = pack_pipeline(to, more, true);
       if (with.makespan_ns >= last_ns) continue;
       packed.pipelines[from] = without;
@@ -156,12 +153,11 @@ int64_t CandidateSearch::expected_ns() const {
 void CandidateSearch::pack_changed(const Assignment& assignment, std::vector<size_t> changed, bool improves,
                                    Packed& packed) const {
   for (const size_t p : changed) packed.pipelines[p].makespan_ns = 0;
-  std::stable_sort(changed.begin(), changed.end(), [&](size_t a, size_t b) {
-    return assignment.end_ns(static_cast<int>(a)) > assignment.end_ns(static_cast<int>(b));
-  });
+  std::stable_sort(changed.begin(), changed.end(),
+                   [&](size_t a, size_t b) { return assignment.end_ns(a) > assignment.end_ns(b); });
   int64_t last_ns = packed.end_ns();
   for (const size_t p : changed) {
-    packed.members[p] = assignment.members(static_cast<int>(p));
+    packed.members[p] = assignment.members(p);
     packed.pipelines[p] = pack_pipeline(p, packed.members[p], improves, last_ns - last_ns / kNearPart);
     last_ns = std::max(last_ns, packed.pipelines[p].makespan_ns);
   }
@@ -169,15 +165,14 @@ void CandidateSearch::pack_changed(const Assignment& assignment, std::vector<siz
 
 void CandidateSearch::set_overheads(const Packed& packed, Assignment& assignment) const {
   for (size_t p = 0; p < group_of_.size(); ++p) {
-    if (!packed.members[p].empty())
-      assignment.set_end_ns(static_cast<int>(p), packed.pipelines[p].makespan_ns);
+    if (!packed.members[p].empty()) assignment.set_end_ns(p, packed.pipelines[p].makespan_ns);
   }
 }
 
 CandidateSearch::Packed CandidateSearch::pack_and_improve(Assignment assignment, int64_t goal_ns,
                                                           bool improves) const {
   Packed now{.pipelines = std::vector<PackedPipeline>(group_of_.size()),
-             .members = std::vector<std::vector<int>>(group_of_.size())};
+             .members = std::vector<std::vector<Place>>(group_of_.size())};
   std::vector<size_t> all(group_of_.size());
   std::iota(all.begin(), all.end(), size_t{0});
   pack_changed(assignment, all, improves, now);
@@ -187,7 +182,7 @@ CandidateSearch::Packed CandidateSearch::pack_and_improve(Assignment assignment,
     assignment.improve(goal_ns);
     std::vector<size_t> changed;
     for (size_t p = 0; p < group_of_.size(); ++p) {
-      if (assignment.members(static_cast<int>(p)) != now.members[p]) changed.push_back(p);
+      if (assignment.members(p) != now.members[p]) changed.push_back(p);
     }
     if (changed.empty()) break;
     pack_changed(assignment, std::move(changed), improves, now);
@@ -205,7 +200,7 @@ const std::vector<PackedPipeline>& CandidateSearch::run(Effort effort, int64_t b
   if (strategy_->pipelines.size() == 1) below_ns_ = below_ns;
   const int64_t goal_ns = bound_->lower_ns + bound_->lower_ns / kNegligiblePart;
   if (packed_.pipelines.empty()) packed_ = pack_and_improve(start(), goal_ns, false);
-  if (packed_.end_ns() == kNever) {
+  if (packed_.end_ns() == base::kNever) {
     packed_ = {};
     given_up_ns_ = below_ns;
   }
@@ -217,10 +212,9 @@ const std::vector<PackedPipeline>& CandidateSearch::run(Effort effort, int64_t b
   if (packed_.pipelines.size() > 1 && has_stages() && seeds_.has(Seed::kSoonest))
     consider(filled(Assignment::kNoTarget), false);
   if (!seeds_.has(Seed::kThorough)) return packed_.pipelines;
-  std::vector<int> pipeline_of(floors_->sequences());
+  std::vector<size_t> pipeline_of(floors_->sequences());
   for (size_t p = 0; p < packed_.members.size(); ++p) {
-    for (const int sequence : packed_.members[p])
-      pipeline_of[static_cast<size_t>(sequence)] = static_cast<int>(p);
+    for (const Place member : packed_.members[p]) pipeline_of[member] = p;
   }
   Assignment again(*floors_, group_of_, first_overheads());
   again.place(pipeline_of);

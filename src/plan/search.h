@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
 #include <tuple>
 #include <vector>
 
+#include "base/never.h"
 #include "plan/assign.h"
 #include "plan/bound.h"
 #include "plan/pack.h"
@@ -20,8 +20,8 @@ namespace sluice::plan {
 struct SortedBatch {
   explicit SortedBatch(std::vector<int64_t> batch_lengths);
   std::vector<int64_t> lengths;  // as in the batch
-  std::vector<int64_t> sorted;   // descending
-  std::vector<int> sequence_of;  // index into `lengths` by place in `sorted`
+  std::vector<int64_t> sorted;   // by place, descending
+  std::vector<int> sequence_of;  // by place: index into `lengths`
 };
 
 // kQuick: one start, packed and improved a few times; enough to compare strategies. kFull: everything.
@@ -34,8 +34,6 @@ class CandidateSearch {
  public:
   CandidateSearch(const strategy::Strategy& strategy, const SchemeCosts& schemes, const SortedBatch& batch,
                   Seeds seeds = {});
-
-  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
   const strategy::Strategy& strategy() const { return *strategy_; }
   // A quick lower bound; nothing if the strategy does not hold the
@@ -56,9 +54,9 @@ class CandidateSearch {
   // it ends first. In a small batch it moves single sequences while that gains. Plans that
   // end at `below_ns` or later are useless: a strategy of one pipeline, whose sequences have
   // no other place, is given up at that end and keeps its earlier plan. REQUIRES: a bound.
-  const std::vector<PackedPipeline>& run(Effort effort, int64_t below_ns = kNever);
-  // The end of the plan that run() found last; kNever before.
-  int64_t end_ns() const { return packed_.pipelines.empty() ? kNever : packed_.end_ns(); }
+  const std::vector<PackedPipeline>& run(Effort effort, int64_t below_ns = base::kNever);
+  // The end of the plan that run() found last; base::kNever before.
+  int64_t end_ns() const { return packed_.pipelines.empty() ? base::kNever : packed_.end_ns(); }
   // The same; before a plan is found: the bound, or the end that the search gave up at.
   int64_t known_ns() const {
     return packed_.pipelines.empty() ? std::max(bound_->lower_ns, given_up_ns_) : packed_.end_ns();
@@ -68,7 +66,7 @@ class CandidateSearch {
   // A packed assignment: plans and members of pipelines.
   struct Packed {
     std::vector<PackedPipeline> pipelines;
-    std::vector<std::vector<int>> members;  // by pipeline
+    std::vector<std::vector<Place>> members;  // by pipeline
     int64_t end_ns() const { return last_end_ns(pipelines); }
   };
 
@@ -83,7 +81,7 @@ class CandidateSearch {
   bool worth_improving(const strategy::Scheme& scheme) const;
   std::vector<int64_t> first_overheads() const;  // by group
   // Packs a pipeline, or returns a remembered packing: rounds often come back to earlier members.
-  const PackedPipeline& pack_pipeline(size_t pipeline, const std::vector<int>& members, bool improves,
+  const PackedPipeline& pack_pipeline(size_t pipeline, const std::vector<Place>& members, bool improves,
                                       int64_t enough_ns = 0) const;
   // Packs pipelines whose members have changed, those with the latest estimated
   // end first. A pipeline that ends well before them need not be packed better.
@@ -93,25 +91,23 @@ class CandidateSearch {
   // For small batches, where estimates are least reliable: moves a sequence off the pipeline
   // that ends last if both pipelines, packed again, end sooner. False if no move helps.
   bool relocate_one(Packed& packed) const;
-  const SchemeCost& scheme_of(size_t pipeline) const {
-    return *groups_[static_cast<size_t>(group_of_[pipeline])].scheme;
-  }
+  const SchemeCost& scheme_of(size_t pipeline) const { return *groups_[group_of_[pipeline]].scheme; }
 
   const strategy::Strategy* strategy_;
   const SortedBatch* batch_;
   Seeds seeds_;
   std::vector<SchemeGroup> groups_;
-  std::vector<int> group_of_;  // by pipeline
+  std::vector<size_t> group_of_;  // by pipeline
   std::unique_ptr<FloorTable> floors_;
   std::optional<Bound> bound_;
   Packed packed_;
-  int64_t below_ns_ = kNever;  // for a single pipeline
-  int64_t given_up_ns_ = 0;    // run()'s below_ns if no plan was found below it
+  int64_t below_ns_ = base::kNever;  // for a single pipeline
+  int64_t given_up_ns_ = 0;          // run()'s below_ns if no plan was found below it
   struct Known {
     int64_t enough_ns = 0;
     PackedPipeline packed;
   };
-  mutable std::map<std::tuple<size_t, bool, std::vector<int>>, Known> known_;  // by pipeline and members
+  mutable std::map<std::tuple<size_t, bool, std::vector<Place>>, Known> known_;  // by pipeline and members
 };
 
 }  // namespace sluice::plan

@@ -17,7 +17,7 @@ namespace sluice::plan {
 namespace {
 
 constexpr int kWorld = 4;
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+using base::kNever;
 
 // The best of all packings of all subsets of a few sequences on one pipeline, in every order of injection.
 class BestOfPipeline {
@@ -158,7 +158,7 @@ TEST(Search, CandidateThatIsGivenUpIsKnownToEndNoSooner) {
   CandidateSearch search(planner.options().candidates.front(), planner.schemes(), batch);
   const int64_t below_ns = *search.lower_bound_ns() + 1;
   ASSERT_TRUE(search.run(Effort::kQuick, below_ns).empty()) << "a bound that a plan attains shows nothing";
-  EXPECT_EQ(search.end_ns(), CandidateSearch::kNever);
+  EXPECT_EQ(search.end_ns(), kNever);
   EXPECT_EQ(search.known_ns(), below_ns);
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/never.h"
 #include "base/units.h"
 #include "plan/bins.h"
 #include "plan/level.h"
@@ -134,10 +135,9 @@ class StripPacker {
   std::optional<TimedMicroBatches> run();
 
  private:
-  static constexpr int64_t kNever = cost::kLongestNs;
   // The least end found, with its filling and shape.
   struct Found {
-    int64_t end_ns = kNever;
+    int64_t end_ns = cost::kLongestNs;
     Filling filling;
     Shape shape;
   };
@@ -217,7 +217,7 @@ void StripPacker::run_stages(const cost::Work& of_lane) {
   for (int passes = fewest; few() && passes <= most; passes += 1 + passes / (2 * kStepPart))
     is_better(passes, 0);
   low_ns_ = work_ns;
-  if (!best_ && best_ns_ >= kNever) fill_stages({.passes = most, .trial = {}});  // so many hold all
+  if (!best_ && best_ns_ >= cost::kLongestNs) fill_stages({.passes = most, .trial = {}});  // so many hold all
 }
 
 // Least times of the first passes: the times of the longest
@@ -249,7 +249,7 @@ bool StripPacker::fill_stages(Shape shape) {
   const int64_t before_ns = best_ns_;
   shape.longest_ns = longest_ns(shape.passes);
   const Found found = find_together(shape);
-  if (found.end_ns == kNever) return false;
+  if (found.end_ns == cost::kLongestNs) return false;
   const int most = shape.passes / 2;
   consider(in_order(found.filling, shape.passes, shape.ends));
   if (most != shape.ends) consider(in_order(found.filling, shape.passes, most));
@@ -264,7 +264,7 @@ bool StripPacker::run(int passes) {
   for (const Shape& longer : Product{.first_milli = kLongFirstMilli}.of(shape)) {
     if (passes > 1 && found.end_ns > packing_.options.enough_ns) search(longer, found);
   }
-  if (found.end_ns == kNever) return false;
+  if (found.end_ns == cost::kLongestNs) return false;
   consider(found.filling);
   const bool waits = shares() && packing_.options.seeds.has(Seed::kHalves);
   if (waits && !enough()) consider_apart(found);
@@ -284,7 +284,7 @@ StripPacker::Found StripPacker::find_together(Shape shape) {
                       .keeps_whole = keeps_whole};
   for (const Shape& each : lanes.of(shape)) {
     const bool last_resort = each.trial.least_lanes > most_least;
-    const bool fewer_held = found.end_ns != kNever && found.shape.trial.least_lanes < each.trial.least_lanes;
+    const bool fewer_held = found.end_ns != cost::kLongestNs && found.shape.trial.least_lanes < each.trial.least_lanes;
     if (!last_resort || !fewer_held) search(each, found);
   }
   if (staged || packing_.lanes() == 1 || !packing_.options.seeds.has(Seed::kStacks)) return found;
@@ -362,7 +362,7 @@ bool StripPacker::search(const Shape& shape, Found& found) {
   const int64_t negligible_ns = 1 + low_ns_ / kNegligiblePart;
   int64_t low_ns = low_ns_;
   int64_t high_ns = std::min(found.end_ns, best_ns_);
-  if (high_ns < kNever) {
+  if (high_ns < cost::kLongestNs) {
     high_ns -= negligible_ns;
     if (high_ns <= low_ns || !holds(high_ns)) return false;
     high_ns = std::min(high_ns, found.end_ns);
@@ -375,7 +375,7 @@ bool StripPacker::search(const Shape& shape, Found& found) {
     }
     low_ns += rise_ns;
   }
-  if (found.end_ns == kNever && !holds(cost::kLongestNs)) return false;
+  if (found.end_ns == cost::kLongestNs && !holds(cost::kLongestNs)) return false;
   high_ns = std::min(high_ns, found.end_ns);
   while (high_ns - low_ns > negligible_ns) {
     const int64_t middle_ns = low_ns + (high_ns - low_ns) / 2;
@@ -391,7 +391,7 @@ bool StripPacker::search(const Shape& shape, Found& found) {
 void StripPacker::consider(const Filling& filling) {
   std::vector<strategy::PipelineMicroBatch> micro_batches = strip_.pipeline_micro_batches(filling);
   const int64_t makespan_ns = packing_.timer.makespan_ns(micro_batches, best_ns_ - 1);
-  if (makespan_ns == schedule::Recurrence::kLate) return;
+  if (makespan_ns == base::kNever) return;
   best_ns_ = makespan_ns;
   best_ = TimedMicroBatches{std::move(micro_batches), makespan_ns};
 }

@@ -52,7 +52,7 @@ struct Explanation {
   int64_t estimated_ns = 0;    // with them, if the planner chooses by them
   int64_t lower_bound_ns = 0;  // the schedule's; 0: not known
   int64_t gap_ppm = 0;
-  std::string bounded_by;                         // StepPlan::bounded_by
+  std::optional<strategy::Proof> bounded_by;      // StepPlan::bounded_by
   std::vector<ExplainedCandidate> candidates;     // fastest first; those that don't hold the batch last
   std::vector<ExplainedPipeline> pipelines;       // last to end first; empty ones too
   std::vector<ExplainedCut> cuts;                 // micro-batches of several lanes

@@ -20,7 +20,7 @@ Explanation example() {
                           .estimated_ns = 1'234'000'000,
                           .lower_bound_ns = 1'231'000'000,
                           .gap_ppm = 2437,
-                          .bounded_by = "path"};
+                          .bounded_by = strategy::Proof::kPath};
   explanation.candidates = {{"1x<8,2,1> + 12x<4,1,1>", 65'536, 1'234'000'000, 1'231'000'000},
                             {"4x<8,2,1>", 65'536, 1'290'000'000, 1'280'000'000},
                             {"16x<4,1,1>", 12'000, std::nullopt, 0}};
@@ -155,7 +155,7 @@ TEST(Explain, EveryProofHasItsWords) {
   using plan::Proof;
   for (const Proof proof : {Proof::kPath, Proof::kPrices, Proof::kPigeonhole, Proof::kRings}) {
     Explanation explanation = example();
-    explanation.bounded_by = name_of(proof);
+    explanation.bounded_by = proof;
     EXPECT_THAT(explanation_text(explanation), testing::HasSubstr("would"));
     EXPECT_THAT(explanation_text(explanation), testing::Not(testing::HasSubstr("What proves it: ")));
   }

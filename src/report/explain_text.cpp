@@ -126,30 +126,30 @@ std::string last_text(const Explanation& explanation) {
   return out + (first.sequences == 0 ? ", which gets nothing.\n" : ".\n");
 }
 
-std::string proof_text(const std::string& bounded_by, int64_t longest_tokens) {
-  if (bounded_by == "path") {
-    return text("Its longest sequence bounds it: ", human_count(longest_tokens),
-                " tokens pass all stages of some pipeline and back in no less, whatever runs beside them. "
-                "Pipelines with more ranks would shorten that.");
+std::string proof_text(strategy::Proof proof, int64_t longest_tokens) {
+  using strategy::Proof;
+  switch (proof) {
+    case Proof::kPath:
+      return text("Its longest sequence bounds it: ", human_count(longest_tokens),
+                  " tokens pass all stages of some pipeline and back in no less, whatever runs beside them. "
+                  "Pipelines with more ranks would shorten that.");
+    case Proof::kPigeonhole:
+      return "Its long sequences bound it: there are more of them than pipelines that hold them, so that one "
+             "pipeline gets several. More such pipelines would help.";
+    case Proof::kLongest:
+      return "Its longest sequences bound it: however they go to the pipelines that hold them, those that "
+             "meet "
+             "delay each other. More such pipelines would help.";
+    case Proof::kPrices:
+      return "Its work bounds it: even if each sequence went where it costs least, all ranks would be busy "
+             "for "
+             "that long. Only schemes that are cheaper for these lengths, or more GPUs, would help.";
+    case Proof::kRings:
+      return "Its work and its exchanges bound it: long sequences must be cut over lanes of several nodes to "
+             "end in time, and there their transfers keep lanes waiting. Faster links between nodes would "
+             "help.";
   }
-  if (bounded_by == "pigeonhole") {
-    return "Its long sequences bound it: there are more of them than pipelines that hold them, so that one "
-           "pipeline gets several. More such pipelines would help.";
-  }
-  if (bounded_by == "longest") {
-    return "Its longest sequences bound it: however they go to the pipelines that hold them, those that meet "
-           "delay each other. More such pipelines would help.";
-  }
-  if (bounded_by == "prices") {
-    return "Its work bounds it: even if each sequence went where it costs least, all ranks would be busy for "
-           "that long. Only schemes that are cheaper for these lengths, or more GPUs, would help.";
-  }
-  if (bounded_by == "rings") {
-    return "Its work and its exchanges bound it: long sequences must be cut over lanes of several nodes to "
-           "end in time, and there their transfers keep lanes waiting. Faster links between nodes would "
-           "help.";
-  }
-  return text("What proves it: ", bounded_by, ".");
+  return "";
 }
 
 std::string bound_text(const Explanation& explanation) {
@@ -158,7 +158,9 @@ std::string bound_text(const Explanation& explanation) {
   return text("No schedule of these candidates takes less than ", human_duration(explanation.lower_bound_ns),
               ", so this one, of ", human_duration(explanation.schedule_ns), ", is within ",
               human_percent(static_cast<double>(explanation.gap_ppm) / 1e6), " of the best. ",
-              proof_text(explanation.bounded_by, explanation.longest_tokens), "\n");
+              explanation.bounded_by ? proof_text(*explanation.bounded_by, explanation.longest_tokens)
+                                     : "What proves it: .",
+              "\n");
 }
 
 }  // namespace

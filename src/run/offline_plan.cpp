@@ -64,8 +64,10 @@ OfflinePlanning offline_planning(config::RunConfig config, int ranks, const corp
   const int64_t beside_bytes =
       session::leave_room_beside(config, machine.calibration.options.memory, machine.world_size);
   session::Data data = session::open_data(config, corpora);
-  plan::Planner planner = session::make_planner(session::task_of(
-      config, data, cost::CostModel(machine.calibration.options), machine.world_size, machine.devices));
+  const cost::CostModel cost(machine.calibration.options);
+  plan::Planner planner =
+      session::make_planner(session::planner_options(config, data, cost, machine.world_size, machine.devices),
+                            session::cost_of_data(config, data, cost));
   session::require_context(planner, data.longest_sequence());
   std::vector<session::TrunkPlanning> others;
   for (session::OtherModel& model : session::other_models(config)) {

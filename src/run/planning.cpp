@@ -90,13 +90,13 @@ cost::CostModel::Options Planning::priced(survive::Control& control) {
 
 plan::Planner Planning::planner_of(const config::RunConfig& config, int ranks,
                                    std::function<void(const std::string&)> progress) const {
-  session::PlanningTask task =
-      session::task_of(config, start_.data(), *calibrated_, ranks,
-                       ranks == world_size() ? devices_ : std::vector<strategy::Device>());
-  task.devices_from = session::DeviceSource::kMeasured;
-  task.progress = std::move(progress);
-  task.choices.offload_saves_lanes = !device_.device().is_cpu();
-  return session::make_planner(task);
+  plan::PlannerOptions options =
+      session::planner_options(config, start_.data(), *calibrated_, ranks,
+                               ranks == world_size() ? devices_ : std::vector<strategy::Device>());
+  options.progress = session::told_in_words(std::move(progress));
+  options.devices_from = plan::DeviceSource::kMeasured;
+  options.offload_saves_lanes = !device_.device().is_cpu();
+  return session::make_planner(options, session::cost_of_data(config, start_.data(), *calibrated_));
 }
 
 base::Feasible<graph::StepGraph> Planning::step_of_fewer(

@@ -5,19 +5,20 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/never.h"
 #include "base/text.h"
 
 namespace sluice::schedule {
 
 int64_t Recurrence::makespan_ns(const MicroBatchTable& table, std::span<const int> order, int lanes,
                                 int64_t credit_tokens, int64_t limit_ns) {
-  const bool bounded = lanes == 1 && table.stages() > 1 && limit_ns < kLate - 1;
-  if (bounded && bound_.at_least_ns(table, order, credit_tokens) > limit_ns) return kLate;
+  const bool bounded = lanes == 1 && table.stages() > 1 && limit_ns < base::kNever - 1;
+  if (bounded && bound_.at_least_ns(table, order, credit_tokens) > limit_ns) return base::kNever;
   record_ = nullptr;
   limit_ns_ = limit_ns;
   read(table, order, lanes, credit_tokens);
   const int64_t end_ns = stages_ == 1 ? pass_one_stage() : run();
-  return late_ || end_ns > limit_ns ? kLate : end_ns;
+  return late_ || end_ns > limit_ns ? base::kNever : end_ns;
 }
 
 PipelineSchedule Recurrence::schedule(const MicroBatchTable& table, int lanes, int64_t credit_tokens) {
@@ -27,7 +28,7 @@ PipelineSchedule Recurrence::schedule(const MicroBatchTable& table, int lanes, i
   schedule.cells.resize(static_cast<size_t>(table.stages()));
   for (auto& stage : schedule.cells) stage.resize(static_cast<size_t>(lanes));
   record_ = &schedule;
-  limit_ns_ = kLate - 1;
+  limit_ns_ = base::kNever - 1;
   read(table, order, lanes, credit_tokens);
   schedule.makespan_ns = run();
   record_ = nullptr;

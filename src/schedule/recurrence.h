@@ -4,10 +4,10 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <vector>
 
+#include "base/never.h"
 #include "schedule/flow_bound.h"
 #include "schedule/micro_batch_table.h"
 
@@ -16,18 +16,16 @@ namespace sluice::schedule {
 // A workspace; one thread at a time. Deterministic.
 class Recurrence {
  public:
-  static constexpr int64_t kLate = std::numeric_limits<int64_t>::max();
-
   // The end of the last cell of the micro-batches `order`, in the order of injection, on a pipeline of
-  // `lanes` lanes with this credit each. Returns kLate if the end is above `limit_ns`, and does so as soon as
-  // a stage cannot end by then. O(cells · log lanes), or O(micro-batches) with one stage. REQUIRES: the
-  // micro-batches lie on these lanes and do not cross. With several stages no micro-batch has more tokens
+  // `lanes` lanes with this credit each. Returns base::kNever if the end is above `limit_ns`, and does so as
+  // soon as a stage cannot end by then. O(cells · log lanes), or O(micro-batches) with one stage. REQUIRES:
+  // the micro-batches lie on these lanes and do not cross. With several stages no micro-batch has more tokens
   // than the credit; one stage ignores credit.
   int64_t makespan_ns(const MicroBatchTable& table, std::span<const int> order, int lanes,
-                      int64_t credit_tokens, int64_t limit_ns = kLate - 1);
+                      int64_t credit_tokens, int64_t limit_ns = base::kNever - 1);
 
-  // Ends by lane, from the last call that did not return kLate. With several stages it is the common end of
-  // all lanes that micro-batches tie to the lane, directly or through others.
+  // Ends by lane, from the last call that did not return base::kNever. With several stages it is the common
+  // end of all lanes that micro-batches tie to the lane, directly or through others.
   const std::vector<int64_t>& ends_ns() const { return ends_ns_; }
 
   // Schedules all rows of a table, in this order, with every cell. REQUIRES: as makespan_ns.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/never.h"
 #include "base/rng.h"
 #include "schedule/test_cells.h"
 #include "schedule/test_reference.h"
@@ -82,11 +83,11 @@ TEST(Recurrence, EveryCellAndEveryTimeIsTheReferences) {
     const auto within = [&](int64_t limit_ns) {
       return recurrence.makespan_ns(table, order, load.lanes, load.credit_tokens, limit_ns);
     };
-    ASSERT_EQ(within(Recurrence::kLate - 1), end_ns) << "seed " << seed;
+    ASSERT_EQ(within(base::kNever - 1), end_ns) << "seed " << seed;
     ASSERT_EQ(*std::ranges::max_element(recurrence.ends_ns()), end_ns) << "seed " << seed;
     ASSERT_EQ(within(end_ns), end_ns) << "seed " << seed;
     if (end_ns > 0) {
-      ASSERT_EQ(within(end_ns - 1), Recurrence::kLate) << "seed " << seed;
+      ASSERT_EQ(within(end_ns - 1), base::kNever) << "seed " << seed;
     }
     if (load.lanes == 1) {
       ASSERT_LE(bound.at_least_ns(table, order, load.credit_tokens), end_ns) << "seed " << seed;

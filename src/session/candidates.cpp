@@ -28,64 +28,42 @@ namespace {
 
 using base::InputError;
 using base::text;
+using plan::PlannerOptions;
 
-void check_proposing(const PlannerChoices& choices) {
-  if (choices.max_strategies < 1)
-    throw InputError(text("max_strategies is ", choices.max_strategies, ": give 1 or more"));
-  if (choices.max_cp < 0) throw InputError(text("max_cp is ", choices.max_cp, ": give 1 or more"));
-  if (!choices.method->plans_lanes() && choices.max_cp > 1) {
-    throw InputError(text("max_cp is ", choices.max_cp,
+void check_proposing(const PlannerOptions& options) {
+  if (options.max_strategies < 1)
+    throw InputError(text("max_strategies is ", options.max_strategies, ": give 1 or more"));
+  if (options.max_cp < 0) throw InputError(text("max_cp is ", options.max_cp, ": give 1 or more"));
+  if (!options.method->plans_lanes() && options.max_cp > 1) {
+    throw InputError(text("max_cp is ", options.max_cp,
                           " but the published algorithms know no lanes: leave it at 1 or propose with ours"));
   }
 }
 
-void check_selection(const PlannerChoices& choices, size_t candidates) {
-  if (choices.selection != plan::Selection::kFixed) return;
-  if (choices.fixed_candidate >= 0 && static_cast<size_t>(choices.fixed_candidate) < candidates) return;
-  throw InputError(text("parallel.select is ", choices.fixed_candidate, ", but there are ", candidates,
+void check_selection(const PlannerOptions& options) {
+  const size_t candidates = options.candidates.size();
+  if (options.selection != plan::Selection::kFixed) return;
+  if (options.fixed_candidate >= 0 && static_cast<size_t>(options.fixed_candidate) < candidates) return;
+  throw InputError(text("parallel.select is ", options.fixed_candidate, ", but there are ", candidates,
                         " in parallel.strategies, counted from 0: choose a smaller one"));
 }
 
-int most_lanes(const PlanningTask& task) {
-  const PlannerChoices& choices = task.choices;
-  if (!choices.method->plans_lanes()) return 1;
-  return choices.max_cp > 0 ? choices.max_cp : task.world_size;
-}
-
-int most_share(const PlanningTask& task) {
-  return task.choices.fsdp && task.choices.method->plans_fsdp() ? task.world_size : 1;
-}
-
-// The task's progress in words.
-std::function<void(int64_t, int64_t)> counts_told(const PlanningTask& task) {
-  if (!task.progress) return {};
-  return [&task](int64_t strategies, int64_t steps) {
-    task.progress(text(base::human_count(strategies, "strategy", "strategies"), " compared in ",
-                       base::human_count(steps, "planned step", "planned steps")));
-  };
-}
+// 0 stands for all ranks.
+int most_of(bool planned, int asked, int world_size) { return !planned ? 1 : asked > 0 ? asked : world_size; }
 
 base::Feasible<std::vector<plan::Proposal>> propose_under(const cost::CostModel& machine,
-                                                          const PlanningTask& task) {
-  const PlannerChoices& choices = task.choices;
-  const cost::CostModel cost = cost::choosing_from(machine, choices.exchanges);
-  const plan::ProposalOptions options{.world_size = task.world_size,
-                                      .context_length = task.context_length,
-                                      .sample_batches = task.sample_batches,
-                                      .step_overhead = std::make_shared<ClockedStepOverhead>(cost),
-                                      .max_strategies = choices.max_strategies,
-                                      .max_cp = most_lanes(task),
-                                      .max_fsdp = most_share(task),
-                                      .progress = counts_told(task)};
-  return choices.method->propose(options, cost);
+                                                          PlannerOptions& options) {
+  const cost::CostModel cost = cost::choosing_from(machine, options.exchanges);
+  options.step_overhead = std::make_shared<ClockedStepOverhead>(cost);
+  return options.method->propose(options, cost);
 }
 
 // If heads are the only allowed exchange, every lane needs a head: InputError instead of a silent ring.
-void check_heads(const std::vector<strategy::Strategy>& candidates, const PlanningTask& task) {
-  const cost::ExchangeSet& exchanges = task.choices.exchanges;
+void check_heads(const PlannerOptions& options, const cost::CostModel& cost) {
+  const cost::ExchangeSet& exchanges = options.exchanges;
   if (exchanges.ring || exchanges.nested || exchanges.moves_queries()) return;
-  const model::Model& model = task.cost.options().model;
-  for (const strategy::Strategy& candidate : candidates) {
+  const model::Model& model = cost.options().model;
+  for (const strategy::Strategy& candidate : options.candidates) {
     for (const strategy::Pipeline& pipeline : candidate.pipelines) {
       const int64_t heads = model::most_head_lanes(model, pipeline.scheme.tp);
       if (pipeline.scheme.cp <= heads) continue;
@@ -97,127 +75,133 @@ void check_heads(const std::vector<strategy::Strategy>& candidates, const Planni
   }
 }
 
-// The choices' policies. If the first one does not hold the context, the one under which a scheme holds it
+cost::CostModel under_first_policy(const PlannerOptions& options, const cost::CostModel& cost) {
+  return options.policies.empty() ? cost : cost.under(options.policies.front());
+}
+
+// The options' policies. If the first one does not hold the context, the one under which a scheme holds it
 // comes second.
-std::vector<strategy::MemoryPolicy> policies_that_hold(const PlanningTask& task,
+std::vector<strategy::MemoryPolicy> policies_that_hold(const PlannerOptions& options,
+                                                       const cost::CostModel& cost,
                                                        const std::vector<strategy::Scheme>& schemes) {
-  const PlannerChoices& choices = task.choices;
-  const cost::CostModel first =
-      choices.policies.empty() ? task.cost : task.cost.under(choices.policies.front());
-  if (!choices.saves.any() || !choices.method->plans_fsdp()) return choices.policies;
+  const cost::CostModel first = under_first_policy(options, cost);
+  if (!options.saves.any() || !options.method->plans_fsdp()) return options.policies;
   const bool held = std::ranges::any_of(schemes, [&](const strategy::Scheme& scheme) {
-    const int64_t lane_tokens = cost::MemoryCost(first, scheme).max_len_tokens(task.world_size);
-    return plan::longest_on(scheme.cp, lane_tokens) >= task.context_length;
+    const int64_t lane_tokens = cost::MemoryCost(first, scheme).max_len_tokens(options.world_size);
+    return plan::longest_on(scheme.cp, lane_tokens) >= options.context_length;
   });
-  if (held) return choices.policies;
+  if (held) return options.policies;
   const auto choice =
-      plan::choose_memory(first, schemes, task.world_size, task.context_length, choices.saves);
-  if (!choice) return choices.policies;
+      plan::choose_memory(first, schemes, options.world_size, options.context_length, options.saves);
+  if (!choice) return options.policies;
   std::vector<strategy::MemoryPolicy> policies{first.policy(), choice->policy};
-  for (size_t i = 1; i < choices.policies.size(); ++i) {
-    strategy::MemoryPolicy further = choices.policies[i];
+  for (size_t i = 1; i < options.policies.size(); ++i) {
+    strategy::MemoryPolicy further = options.policies[i];
     further.offload_permille = std::max(further.offload_permille, choice->policy.offload_permille);
     if (further != policies.back()) policies.push_back(further);
   }
   return policies;
 }
 
-// The reason why no strategy holds the context under the task's settings, and settings that would.
-std::string refusal(const PlanningTask& task, const std::vector<strategy::Scheme>& schemes) {
-  const cost::CostModel first =
-      task.choices.policies.empty() ? task.cost : task.cost.under(task.choices.policies.front());
-  const int64_t longest = plan::longest_held(first, schemes, task.world_size, task.choices.saves);
-  const std::string ranks = base::human_count(task.world_size, "rank", "ranks");
+// The reason why no strategy holds the context under the options, and settings that would.
+std::string refusal(const PlannerOptions& options, const cost::CostModel& cost,
+                    const std::vector<strategy::Scheme>& schemes) {
+  const cost::CostModel first = under_first_policy(options, cost);
+  const int64_t longest = plan::longest_held(first, schemes, options.world_size, options.saves);
+  const std::string ranks = base::human_count(options.world_size, "rank", "ranks");
   const std::string way =
-      way_out({.cost = first, .world_size = task.world_size, .length_tokens = task.context_length});
+      way_out({.cost = first, .world_size = options.world_size, .length_tokens = options.context_length});
   if (longest == 0) {
     return text("no scheme that the calibration knows holds the model on ", ranks,
                 ": use more, or devices with more memory: ", way);
   }
-  return text("no strategy on ", ranks, " holds context_length ", task.context_length,
+  return text("no strategy on ", ranks, " holds context_length ", options.context_length,
               ": the longest that fits is ", longest, " tokens: ", way, "; or lower context_length");
 }
 
-plan::Planner planner_under(const PlanningTask& task) {
-  const PlannerChoices& choices = task.choices;
-  plan::PlannerOptions options;
-  options.world_size = task.world_size;
-  options.candidates = !choices.strategies.empty() ? choices.strategies
-                       : task.devices.empty()      ? plan::strategies_of(propose(task))
-                                                   : strategies_by_device(task, propose);
-  options.devices = task.devices;
+plan::Planner planner_under(const PlannerOptions& asked, const cost::CostModel& machine) {
+  PlannerOptions options = asked;
+  const bool proposes = asked.candidates.empty();
+  if (proposes) {
+    options.candidates = asked.devices.empty() ? plan::strategies_of(session::propose(asked, machine))
+                                               : strategies_by_device(asked, machine, session::propose);
+  }
   // A pipeline over ranks with different measurements counts as on its slowest rank (strategy::on_devices).
-  if (task.devices_from == DeviceSource::kDescribed) check_devices(options.candidates, task.devices);
-  check_lanes(options.candidates, *choices.method);
-  if (!choices.strategies.empty()) check_heads(options.candidates, task);
-  check_selection(choices, options.candidates.size());
-  options.policies = policies_that_hold(task, plan::schemes_of(options.candidates));
-  options.method = choices.method;
-  options.selection = choices.selection;
-  options.fixed_candidate = choices.fixed_candidate;
-  const cost::CostModel cost = cost::choosing_from(task.cost, task.choices.exchanges);
+  if (options.devices_from == plan::DeviceSource::kDescribed)
+    check_devices(options.candidates, options.devices);
+  check_lanes(options.candidates, *options.method);
+  if (!proposes) check_heads(options, machine);
+  check_selection(options);
+  options.policies = policies_that_hold(options, machine, plan::schemes_of(options.candidates));
+  options.sample_batches.clear();
+  const cost::CostModel cost = cost::choosing_from(machine, options.exchanges);
   const bool chooses = options.candidates.size() > 1 && options.selection == plan::Selection::kBest;
-  if (chooses && choices.method == plan::ours())
+  if (chooses && options.method == plan::ours())
     options.step_overhead = std::make_shared<ClockedStepOverhead>(cost);
   return plan::Planner(std::move(options), cost);
 }
 
 // The time of evenly spread sample batches by the clock, which counts copies; nothing if one is not held.
-std::optional<int64_t> steps_ns(const plan::Planner& planner, const PlanningTask& task) {
+std::optional<int64_t> steps_ns(const plan::Planner& planner,
+                                const std::vector<std::vector<int64_t>>& batches) {
   constexpr size_t kMost = 8;
   const ClockedStepOverhead beside(planner.cost());
   int64_t sum_ns = 0;
-  for (const size_t batch : plan::spread_within(task.sample_batches, plan::kMostSampleTokens, kMost)) {
-    const base::Feasible<strategy::StepPlan> plan =
-        planner.try_plan(0, plan::sequences_of(task.sample_batches[batch]));
+  for (const size_t batch : plan::spread_within(batches, plan::kMostSampleTokens, kMost)) {
+    const base::Feasible<strategy::StepPlan> plan = planner.try_plan(0, plan::sequences_of(batches[batch]));
     if (!plan) return std::nullopt;
-    sum_ns += plan->estimated_ns + beside.of_plan_ns(*plan, planner.cost(), task.world_size);
+    sum_ns += plan->estimated_ns + beside.of_plan_ns(*plan, planner.cost(), planner.options().world_size);
   }
   return sum_ns;
 }
 
-// Whether a run may use another first policy than its first configured one.
-bool chooses_policy(const PlanningTask& task) {
-  return !task.choices.policies.empty() && task.choices.method == plan::ours() &&
-         !task.sample_batches.empty();
-}
+// A planner and the options that it was made with, whose policies may change.
+struct Chosen {
+  PlannerOptions options;
+  const cost::CostModel& cost;
+  plan::Planner planner = planner_under(options, cost);
 
-// Replaces task and planner by ones with `policies`, if steps of sample batches then end sooner.
-void plan_under_if_sooner(std::vector<strategy::MemoryPolicy> policies, PlanningTask& task,
-                          plan::Planner& planner) {
-  PlanningTask changed = task;
-  changed.choices.policies = std::move(policies);
-  plan::Planner other = planner_under(changed);
-  const std::optional<int64_t> before_ns = steps_ns(planner, task), after_ns = steps_ns(other, task);
-  if (!before_ns || !after_ns || *after_ns >= *before_ns - *before_ns / plan::kNegligiblePart) return;
-  planner = std::move(other);
-  task = std::move(changed);
-}
+  // Whether a run may use another first policy than its first configured one.
+  bool chooses_policy() const {
+    return !options.policies.empty() && options.method == plan::ours() && !options.sample_batches.empty();
+  }
+  // Takes the policies if steps of sample batches then end sooner.
+  void plan_under_if_sooner(std::vector<strategy::MemoryPolicy> policies) {
+    PlannerOptions changed = options;
+    changed.policies = std::move(policies);
+    plan::Planner other = planner_under(changed, cost);
+    const std::optional<int64_t> before_ns = steps_ns(planner, options.sample_batches),
+                                 after_ns = steps_ns(other, options.sample_batches);
+    if (!before_ns || !after_ns || *after_ns >= *before_ns - *before_ns / plan::kNegligiblePart) return;
+    planner = std::move(other);
+    options = std::move(changed);
+  }
+};
 
 // Recomputes the experts' results of dispatched rows, if that lets lanes hold more and shortens steps.
-void save_visits(PlanningTask& task, plan::Planner& planner) {
+void save_visits(Chosen& chosen) {
   const auto travels = [](const strategy::Strategy& candidate) {
     return std::ranges::any_of(candidate.pipelines,
                                [](const auto& pipeline) { return pipeline.scheme.ep > 1; });
   };
-  if (!chooses_policy(task) || std::ranges::none_of(planner.options().candidates, travels)) return;
-  std::vector<strategy::MemoryPolicy> policies = task.choices.policies;
+  if (!chosen.chooses_policy() || std::ranges::none_of(chosen.planner.options().candidates, travels)) return;
+  std::vector<strategy::MemoryPolicy> policies = chosen.options.policies;
   for (strategy::MemoryPolicy& policy : policies) policy.recompute_dispatch = !policy.recomputes();
-  plan_under_if_sooner(std::move(policies), task, planner);
+  chosen.plan_under_if_sooner(std::move(policies));
 }
 
 // Offloads the share that is always hidden, if that shortens steps.
-void save_lanes(PlanningTask& task, plan::Planner& planner) {
-  const PlannerChoices& choices = task.choices;
-  if (!chooses_policy(task) || !choices.saves.offload || !choices.offload_saves_lanes) return;
-  std::vector<strategy::MemoryPolicy> policies = choices.policies;
-  policies.front().offload_permille =
-      plan::hidden_permille(task.cost.under(policies.front()), planner.options().candidates, task.world_size);
-  if (policies.front().offload_permille > 0) plan_under_if_sooner(std::move(policies), task, planner);
+void save_lanes(Chosen& chosen) {
+  const PlannerOptions& options = chosen.options;
+  if (!chosen.chooses_policy() || !options.saves.offload || !options.offload_saves_lanes) return;
+  std::vector<strategy::MemoryPolicy> policies = options.policies;
+  policies.front().offload_permille = plan::hidden_permille(
+      chosen.cost.under(policies.front()), chosen.planner.options().candidates, options.world_size);
+  if (policies.front().offload_permille > 0) chosen.plan_under_if_sooner(std::move(policies));
 }
 
 void refuse_small_host(const plan::Planner& planner, int64_t length) {
-  const plan::PlannerOptions& options = planner.options();
+  const PlannerOptions& options = planner.options();
   if (options.policies.empty()) return;
   const cost::CostModel cost = planner.cost().under(options.policies.back());
   const int64_t needed = plan::host_bytes_for(cost, options.candidates, options.world_size, length);
@@ -243,6 +227,14 @@ void require_drawable(const std::vector<int64_t>& sequence_lengths, int64_t toke
 
 }  // namespace
 
+std::function<void(int64_t, int64_t)> told_in_words(std::function<void(const std::string& how_far)> tell) {
+  if (!tell) return {};
+  return [tell = std::move(tell)](int64_t strategies, int64_t steps) {
+    tell(text(base::human_count(strategies, "strategy", "strategies"), " compared in ",
+              base::human_count(steps, "planned step", "planned steps")));
+  };
+}
+
 std::vector<std::vector<int64_t>> sample_batches(const std::vector<int64_t>& sequence_lengths,
                                                  int64_t tokens_per_step, uint64_t seed) {
   require_drawable(sequence_lengths, tokens_per_step);
@@ -261,29 +253,30 @@ void check_lanes(const std::vector<strategy::Strategy>& candidates, const plan::
   }
 }
 
-std::vector<plan::Proposal> propose(const PlanningTask& task) {
-  check_proposing(task.choices);
-  if (task.sample_batches.empty())
+std::vector<plan::Proposal> propose(const PlannerOptions& asked, const cost::CostModel& cost) {
+  check_proposing(asked);
+  if (asked.sample_batches.empty())
     throw InputError("there is no strategy to plan with: name one as strategies");
-  const std::vector<strategy::MemoryPolicy>& policies = task.choices.policies;
-  auto proposals = propose_under(policies.empty() ? task.cost : task.cost.under(policies.front()), task);
+  PlannerOptions options = asked;
+  options.max_cp = most_of(asked.method->plans_lanes(), asked.max_cp, asked.world_size);
+  options.max_fsdp = most_of(asked.method->plans_fsdp(), asked.max_fsdp, asked.world_size);
+  auto proposals = propose_under(under_first_policy(options, cost), options);
   if (proposals) return std::move(*proposals);
-  const auto schemes = plan::roomy_schemes(task.cost, task.world_size, most_lanes(task), most_share(task));
-  const auto saving = policies_that_hold(task, schemes);
+  const auto schemes = plan::roomy_schemes(cost, options.world_size, options.max_cp, options.max_fsdp);
+  const auto saving = policies_that_hold(options, cost, schemes);
   for (size_t i = 1; i < saving.size(); ++i) {
-    auto saved = propose_under(task.cost.under(saving[i]), task);
+    auto saved = propose_under(cost.under(saving[i]), options);
     if (saved) return std::move(*saved);
   }
-  if (!task.choices.method->plans_fsdp()) return std::move(proposals).or_throw();
-  throw base::InfeasibleError(refusal(task, schemes));
+  if (!options.method->plans_fsdp()) return std::move(proposals).or_throw();
+  throw base::InfeasibleError(refusal(options, cost, schemes));
 }
 
-plan::Planner make_planner(const PlanningTask& task) {
-  PlanningTask chosen = task;
-  plan::Planner planner = planner_under(chosen);
-  save_visits(chosen, planner);
-  save_lanes(chosen, planner);
-  return planner;
+plan::Planner make_planner(const PlannerOptions& options, const cost::CostModel& cost) {
+  Chosen chosen{options, cost};
+  save_visits(chosen);
+  save_lanes(chosen);
+  return std::move(chosen.planner);
 }
 
 void require_context(const plan::Planner& planner, int64_t context_length) {

@@ -3,11 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "plan/planner.h"
 #include "plan/proposal.h"
-#include "session/planning_task.h"
 #include "strategy/strategy.h"
 
 namespace sluice::session {
@@ -16,15 +17,18 @@ namespace sluice::session {
 std::vector<std::vector<int64_t>> sample_batches(const std::vector<int64_t>& sequence_lengths,
                                                  int64_t tokens_per_step, uint64_t seed);
 
+// Tells a planner's counts in words: "57 strategies compared in 1,204 planned steps". Null: nobody asks.
+std::function<void(int64_t, int64_t)> told_in_words(std::function<void(const std::string& how_far)> tell);
+
 // Proposes strategies for the sample batches, under the first memory policy that holds the context. If
 // devices differ, no pipeline has two kinds (session/unequal_devices.h). InputError if max_strategies < 1 or
 // max_cp < 0, or if lanes are wanted from a method that plans none; throws as plan::propose.
-std::vector<plan::Proposal> propose(const PlanningTask& task);
+std::vector<plan::Proposal> propose(const plan::PlannerOptions& options, const cost::CostModel& cost);
 
-// A planner of the given strategies, or of proposed ones. With sample batches, candidates are chosen by the
+// A planner of the given candidates, or of proposed ones. With sample batches, candidates are chosen by the
 // step's time, including the clock's times of pull, push and update. InputError as check_lanes, if a fixed
 // candidate does not exist, or without anything to propose for; throws as propose and plan::Planner.
-plan::Planner make_planner(const PlanningTask& task);
+plan::Planner make_planner(const plan::PlannerOptions& options, const cost::CostModel& cost);
 
 // InputError if one of the candidates has lanes and the method cannot plan lanes.
 void check_lanes(const std::vector<strategy::Strategy>& candidates, const plan::Method& method);

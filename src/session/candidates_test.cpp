@@ -11,9 +11,15 @@
 namespace sluice::session {
 namespace {
 
-PlanningTask task(PlannerChoices choices = {}) {
-  PlanningOptions options{.gpus = 8, .calibration = "a800-7b", .tokens_per_step = 50'000};
-  return task_of(resolve_planning(options, {100, 200, 300, 1000, 20'000, 700, 5000, 50}), std::move(choices));
+PlanningInputs inputs() {
+  return resolve_planning({.gpus = 8, .calibration = "a800-7b", .tokens_per_step = 50'000},
+                          {100, 200, 300, 1000, 20'000, 700, 5000, 50});
+}
+
+plan::PlannerOptions options() { return planner_options(inputs()); }
+plan::Planner made(const plan::PlannerOptions& options) { return make_planner(options, inputs().cost()); }
+std::vector<plan::Proposal> proposed(const plan::PlannerOptions& options) {
+  return propose(options, inputs().cost());
 }
 
 std::vector<strategy::Strategy> parsed(const std::vector<std::string>& texts) {
@@ -23,10 +29,11 @@ std::vector<strategy::Strategy> parsed(const std::vector<std::string>& texts) {
 }
 
 TEST(Candidates, PlanTheBatchesThatTheyWereProposedBy) {
-  const PlanningTask proposing = task({.max_strategies = 2});
-  const plan::Planner planner = make_planner(proposing);
+  plan::PlannerOptions proposing = options();
+  proposing.max_strategies = 2;
+  const plan::Planner planner = made(proposing);
   EXPECT_LE(planner.options().candidates.size(), 2U);
-  EXPECT_EQ(planner.options().candidates, plan::strategies_of(propose(proposing)));
+  EXPECT_EQ(planner.options().candidates, plan::strategies_of(proposed(proposing)));
   for (const std::vector<int64_t>& lengths : proposing.sample_batches) {
     std::vector<strategy::Sequence> sequences;
     for (const int64_t length : lengths) sequences.push_back({.length_tokens = length});
@@ -47,23 +54,25 @@ TEST(Candidates, TellHowFarProposingIs) {
 }
 
 TEST(Candidates, HaveLanesOnlyWhereTheMethodKnowsThem) {
-  EXPECT_THROW(propose(task({.method = plan::plain(), .max_cp = 2})), base::InputError);
-  PlanningTask given = task();
-  given.choices.strategies = parsed({"<8,1,1>", "2x<2,1,2>"});
-  given.choices.method = plan::plain();
-  EXPECT_THROW(make_planner(given), base::InputError);
-  given.choices.method = plan::ours();
-  EXPECT_NO_THROW(make_planner(given));
+  plan::PlannerOptions given = options();
+  given.method = plan::plain();
+  given.max_cp = 2;
+  EXPECT_THROW(proposed(given), base::InputError);
+  given.candidates = parsed({"<8,1,1>", "2x<2,1,2>"});
+  given.method = plan::plain();
+  EXPECT_THROW(made(given), base::InputError);
+  given.method = plan::ours();
+  EXPECT_NO_THROW(made(given));
 }
 
 TEST(Candidates, ExchangeHeadsAloneOnlyOnAsManyLanesAsThereAreHeads) {
-  PlanningTask given = task();
+  plan::PlannerOptions given = options();
   given.world_size = 64;
-  given.choices.exchanges = cost::parse_exchange_set("heads");
+  given.exchanges = cost::exchange_set(strategy::ExchangeRule::kHeads);
   const auto fault = [&](const char* text) -> std::string {
-    given.choices.strategies = {strategy::parse_strategy(text, 64)};
+    given.candidates = {strategy::parse_strategy(text, 64)};
     try {
-      make_planner(given);
+      made(given);
     } catch (const base::InputError& error) {
       return error.what();
     }
@@ -75,36 +84,40 @@ TEST(Candidates, ExchangeHeadsAloneOnlyOnAsManyLanesAsThereAreHeads) {
       "strategy '1x<1,1,64>': its 64 lanes can't all exchange heads, because of the model's 32 a TP rank "
       "has 32: lower cp to 32 or less, or exchange nested, in a ring or by auto");
   EXPECT_NE(fault("<8,1,8,8>").find("a TP rank has 4: lower cp to 4"), std::string::npos);
-  given.choices.exchanges = cost::parse_exchange_set("nested");
+  given.exchanges = cost::exchange_set(strategy::ExchangeRule::kNested);
   EXPECT_EQ(fault("<8,1,8,8>"), "");
 }
 
-bool is_feasible(const PlanningTask& task) {
+bool is_feasible(const plan::PlannerOptions& options) {
   try {
-    return !propose(task).empty();
+    return !proposed(options).empty();
   } catch (const base::InfeasibleError&) {
     return false;
   }
 }
 
 TEST(Candidates, AreProposedUnderTheFirstMemoryPolicyThatHoldsTheContext) {
-  PlanningTask keeping = task({.policies = {{}}, .saves = {}});
+  plan::PlannerOptions keeping = options();
+  keeping.policies = {{}};
+  keeping.saves = {};
   while (is_feasible(keeping)) keeping.context_length *= 2;
-  PlanningTask saving = keeping;
-  saving.choices.policies.push_back({.recompute_permille = 1000});
-  const plan::Planner planner = make_planner(saving);
+  plan::PlannerOptions saving = keeping;
+  saving.policies.push_back({.recompute_permille = 1000});
+  const plan::Planner planner = made(saving);
   EXPECT_GE(planner.max_len_tokens(), saving.context_length);
-  EXPECT_EQ(planner.options().policies, saving.choices.policies);
+  EXPECT_EQ(planner.options().policies, saving.policies);
 }
 
 TEST(Candidates, OffloadWhatIsHiddenWhereThatSavesLanes) {
-  PlanningOptions options{.gpus = 8, .cluster = "h100x8", .model = "llama-13b", .tokens_per_step = 200'000};
-  const auto policy = [&](PlannerChoices choices) {
-    std::vector<int32_t> lengths;
-    for (int32_t i = 0; i < 400; ++i) lengths.push_back(300 + i * i % 3000 + (i % 40 == 0 ? 12'000 : 0));
-    return make_planner(task_of(resolve_planning(options, lengths), std::move(choices))).cost().policy();
+  std::vector<int32_t> lengths;
+  for (int32_t i = 0; i < 400; ++i) lengths.push_back(300 + i * i % 3000 + (i % 40 == 0 ? 12'000 : 0));
+  const PlanningInputs given = resolve_planning(
+      {.gpus = 8, .cluster = "h100x8", .model = "llama-13b", .tokens_per_step = 200'000}, lengths);
+  const auto policy = [&](const plan::PlannerOptions& options) {
+    return make_planner(options, given.cost()).cost().policy();
   };
-  PlannerChoices choices{.policies = {{}, {.recompute_permille = 1000}}};
+  plan::PlannerOptions choices = planner_options(given);
+  choices.policies = {{}, {.recompute_permille = 1000}};
   EXPECT_TRUE(policy(choices).keeps_all()) << "a CPU's memory is the host's";
   choices.offload_saves_lanes = true;
   EXPECT_GT(policy(choices).offload_permille, 0);
@@ -114,10 +127,10 @@ TEST(Candidates, OffloadWhatIsHiddenWhereThatSavesLanes) {
 
 TEST(Candidates, HoldALongContextByBothSavings) {
   constexpr int32_t kMillion = 1 << 20;
-  const PlanningOptions options{
-      .gpus = 8, .cluster = "a800x8", .model = "llama-7b", .tokens_per_step = kMillion};
-  const PlanningInputs inputs = resolve_planning(options, {kMillion, 2000, 3000});
-  const plan::Planner planner = make_planner(task_of(inputs, {}));
+  const PlanningInputs inputs =
+      resolve_planning({.gpus = 8, .cluster = "a800x8", .model = "llama-7b", .tokens_per_step = kMillion},
+                       {kMillion, 2000, 3000});
+  const plan::Planner planner = make_planner(planner_options(inputs), inputs.cost());
   EXPECT_GE(planner.max_len_tokens(), kMillion);
   ASSERT_GE(planner.options().policies.size(), 2u);
   EXPECT_TRUE(planner.cost().policy().keeps_all()) << "short batches keep everything";
@@ -129,36 +142,42 @@ TEST(Candidates, HoldALongContextByBothSavings) {
   };
   EXPECT_FALSE(memory_of(kMillion).keeps_all());
   EXPECT_TRUE(memory_of(3000).keeps_all());
-  PlannerChoices keeping{.saves = {}};
+  plan::PlannerOptions keeping = planner_options(inputs);
+  keeping.saves = {};
   try {
-    make_planner(task_of(inputs, keeping));
+    make_planner(keeping, inputs.cost());
     ADD_FAILURE() << "all kept";
   } catch (const base::InfeasibleError& error) {
     const std::string said = error.what();
     EXPECT_NE(said.find("holds context_length 1048576"), std::string::npos) << said;
     EXPECT_NE(said.find("holds it with memory."), std::string::npos) << said;
   }
-  PlanningTask given = task_of(inputs, keeping);
-  given.choices.strategies = parsed({"8x<1,1,1>"});
-  const plan::Planner narrow = make_planner(given);
+  keeping.candidates = parsed({"8x<1,1,1>"});
+  const plan::Planner narrow = make_planner(keeping, inputs.cost());
   EXPECT_THROW(require_context(narrow, kMillion), base::InfeasibleError);
 }
 
 TEST(Candidates, RefusesCountsUnderOneAndChoicesThatAreNotThere) {
-  EXPECT_THROW(propose(task({.max_strategies = 0})), base::InputError);
-  EXPECT_THROW(propose(task({.max_cp = -1})), base::InputError);
-  PlanningTask given = task({.selection = plan::Selection::kFixed, .fixed_candidate = 1});
-  given.choices.strategies = parsed({"<8,1,1>"});
-  EXPECT_THROW(make_planner(given), base::InputError);
-  PlanningTask nothing = task();
+  plan::PlannerOptions none = options();
+  none.max_strategies = 0;
+  EXPECT_THROW(proposed(none), base::InputError);
+  plan::PlannerOptions negative = options();
+  negative.max_cp = -1;
+  EXPECT_THROW(proposed(negative), base::InputError);
+  plan::PlannerOptions given = options();
+  given.selection = plan::Selection::kFixed;
+  given.fixed_candidate = 1;
+  given.candidates = parsed({"<8,1,1>"});
+  EXPECT_THROW(made(given), base::InputError);
+  plan::PlannerOptions nothing = options();
   nothing.sample_batches.clear();
-  EXPECT_THROW(make_planner(nothing), base::InputError);
+  EXPECT_THROW(made(nothing), base::InputError);
 }
 
 TEST(Candidates, ContextThatNoneHoldsIsRefused) {
-  PlanningTask given = task();
-  given.choices.strategies = parsed({"<8,1,1>"});
-  const plan::Planner planner = make_planner(given);
+  plan::PlannerOptions given = options();
+  given.candidates = parsed({"<8,1,1>"});
+  const plan::Planner planner = made(given);
   EXPECT_NO_THROW(require_context(planner, planner.max_len_tokens()));
   EXPECT_THROW(require_context(planner, planner.max_len_tokens() + 1), base::InfeasibleError);
 }

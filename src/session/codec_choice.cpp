@@ -55,20 +55,21 @@ PriceDecorator codec_prices(const strategy::WireCodecs& codecs) {
 
 // The strategy's mean step by the clock, planned with the codecs: their buffers leave lanes fewer tokens.
 // Nothing if a batch is not held.
-std::optional<int64_t> mean_makespan_ns(PlanningTask task, const strategy::Strategy& strategy,
+std::optional<int64_t> mean_makespan_ns(plan::PlannerOptions options, const cost::CostModel& machine,
+                                        const strategy::Strategy& strategy,
                                         const strategy::WireCodecs& codecs) {
-  task.cost = decorated(task.cost, codec_prices(codecs));
-  task.choices.strategies = {strategy};
-  task.choices.selection = plan::Selection::kBest;
-  const plan::Planner planner = make_planner(task);
+  options.candidates = {strategy};
+  options.selection = plan::Selection::kBest;
+  const plan::Planner planner = make_planner(options, decorated(machine, codec_prices(codecs)));
   const cost::CostModel& cost = planner.cost();
   const model::ParameterTable table = model::parameter_table(cost.options().model, cost.program());
   int64_t sum_ns = 0, batches = 0;
   for (const size_t batch :
-       plan::spread_within(task.sample_batches, plan::kMostSampleTokens, kChoiceBatches)) {
-    const auto plan = planner.try_plan(0, plan::sequences_of(task.sample_batches[batch]));
+       plan::spread_within(options.sample_batches, plan::kMostSampleTokens, kChoiceBatches)) {
+    const auto plan = planner.try_plan(0, plan::sequences_of(options.sample_batches[batch]));
     if (!plan) return std::nullopt;
-    sum_ns += graph::build(*plan, table, cost, task.world_size, {.disabled_passes = {"verify"}}).makespan_ns;
+    sum_ns +=
+        graph::build(*plan, table, cost, options.world_size, {.disabled_passes = {"verify"}}).makespan_ns;
     ++batches;
   }
   return batches == 0 ? std::nullopt : std::optional(sum_ns / batches);
@@ -76,15 +77,16 @@ std::optional<int64_t> mean_makespan_ns(PlanningTask task, const strategy::Strat
 
 }  // namespace
 
-std::optional<CodecChoice> choose_codecs(const PlanningTask& task,
+std::optional<CodecChoice> choose_codecs(const plan::PlannerOptions& options, const cost::CostModel& cost,
                                          std::span<const plan::Proposal> proposals) {
-  const plan::Proposal* best = best_that_holds(proposals, task.context_length);
-  if (best == nullptr || task.world_size == 1 || task.world_size > kMostClockedRanks) return std::nullopt;
-  const auto wide_ns = mean_makespan_ns(task, best->strategy, task.cost.options().codecs);
+  const plan::Proposal* best = best_that_holds(proposals, options.context_length);
+  if (best == nullptr || options.world_size == 1 || options.world_size > kMostClockedRanks)
+    return std::nullopt;
+  const auto wide_ns = mean_makespan_ns(options, cost, best->strategy, cost.options().codecs);
   if (!wide_ns) return std::nullopt;
   CodecChoice choice{.strategy = best->strategy, .mean_ns = *wide_ns, .wide_mean_ns = *wide_ns};
-  for (CodecRung& rung : codec_rungs(task.cost.options())) {
-    const auto ns = mean_makespan_ns(task, best->strategy, rung.codecs);
+  for (CodecRung& rung : codec_rungs(cost.options())) {
+    const auto ns = mean_makespan_ns(options, cost, best->strategy, rung.codecs);
     if (!ns || *ns > choice.mean_ns - choice.mean_ns / kLeastPart) continue;
     choice.settings = std::move(rung.settings);
     choice.codecs = rung.codecs;

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/json_fwd.h"
-#include "plan/proposal.h"
-#include "session/planning_task.h"
+#include "cost/cost_model.h"
+#include "plan/planner_options.h"
 
 namespace sluice::session {
 
@@ -28,8 +28,9 @@ struct CodecChoice {
 
 // Tries codecs in the order of their loss. A later one must make steps shorter than the best before it by a
 // fiftieth at least. Nothing if none does, or if ranks are too many to build graphs for.
-// REQUIRES: proposals of this task.
-std::optional<CodecChoice> choose_codecs(const PlanningTask& task, std::span<const plan::Proposal> proposals);
+// REQUIRES: proposals with these options and costs.
+std::optional<CodecChoice> choose_codecs(const plan::PlannerOptions& options, const cost::CostModel& cost,
+                                         std::span<const plan::Proposal> proposals);
 
 base::Json to_json(const CodecChoice& choice);
 

@@ -41,14 +41,14 @@ class Freedom : public testing::TestWithParam<Setting> {
   // The mean step by the clock, planned with the strategies proposed for the samples.
   static int64_t mean_ns(const Batches& samples, const Batches& batches, int max_cp, bool share) {
     const auto& [calibration, ranks] = GetParam();
-    const PlanningTask task{.world_size = ranks,
-                            .cost = cost::CostModel(cost::shipped(calibration).options),
-                            .context_length = kContextTokens,
-                            .sample_batches = samples,
-                            .choices = {.max_cp = max_cp, .fsdp = share}};
-    const plan::Planner planner = make_planner(task);
-    const model::ParameterTable table =
-        model::parameter_table(task.cost.options().model, task.cost.program());
+    const cost::CostModel cost(cost::shipped(calibration).options);
+    const plan::Planner planner = make_planner({.world_size = ranks,
+                                                .context_length = kContextTokens,
+                                                .sample_batches = samples,
+                                                .max_cp = max_cp,
+                                                .max_fsdp = share ? 0 : 1},
+                                               cost);
+    const model::ParameterTable table = model::parameter_table(cost.options().model, cost.program());
     int64_t total_ns = 0;
     for (const std::vector<int64_t>& lengths : batches) {
       total_ns += graph::build(planner.plan(0, plan::sequences_of(lengths)), table, planner.cost(), ranks,
@@ -82,10 +82,9 @@ TEST(Proposals, MissNoStrategyOfOneScheme) {
   constexpr int64_t kTokens = 98'304, kContext = 8'192;
   cost::CostModel::Options costs = cost::shipped("a800-13b").options;
   costs.measured_pass_ns = 1'000'000'000;
-  PlanningTask task{.world_size = kRanks,
-                    .cost = cost::CostModel(costs),
-                    .context_length = kContext,
-                    .choices = {.max_cp = kRanks, .fsdp = true}};
+  const cost::CostModel cost(costs);
+  plan::PlannerOptions options{
+      .world_size = kRanks, .context_length = kContext, .max_cp = kRanks, .max_fsdp = 0};
   const auto mean_ns = [](const plan::Planner& planner, const Batches& batches) {
     const ClockedStepOverhead beside(planner.cost());
     int64_t total_ns = 0;
@@ -96,14 +95,15 @@ TEST(Proposals, MissNoStrategyOfOneScheme) {
     return total_ns / std::ssize(batches);
   };
   for (const char* corpus : {"wikipedia", "code"}) {
-    task.sample_batches = batches_of(corpus, 3, kTokens, kContext);
-    task.choices.strategies.clear();
-    const plan::Planner proposed = make_planner(task);
-    task.choices.strategies = proposed.options().candidates;
+    options.sample_batches = batches_of(corpus, 3, kTokens, kContext);
+    options.candidates.clear();
+    const plan::Planner proposed = make_planner(options, cost);
+    options.candidates = proposed.options().candidates;
     for (const char* one_scheme : {"8x<1,1,8>", "1x<1,1,64>", "8x<1,1,8,2>", "1x<1,1,64,2>", "8x<2,1,4>"})
-      task.choices.strategies.push_back(strategy::parse_strategy(one_scheme, kRanks));
+      options.candidates.push_back(strategy::parse_strategy(one_scheme, kRanks));
     const Batches batches = batches_of(corpus, 4, kTokens, kContext);
-    const int64_t now_ns = mean_ns(proposed, batches), least_ns = mean_ns(make_planner(task), batches);
+    const int64_t now_ns = mean_ns(proposed, batches),
+                  least_ns = mean_ns(make_planner(options, cost), batches);
     EXPECT_LE(now_ns, least_ns + least_ns / 200) << corpus;
   }
 }

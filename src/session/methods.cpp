@@ -11,14 +11,14 @@ namespace sluice::session {
 namespace {
 
 struct Offer {
-  std::string name;
+  MethodName name;
   std::function<MethodPtr(uint64_t seed)> make;
   bool proposes = true;
 };
 
 // The offers in their order.
 std::vector<Offer>& offers() {
-  static std::vector<Offer> offers{{"ours", [](uint64_t) { return plan::ours(); }}};
+  static std::vector<Offer> offers{{MethodName::kOurs, [](uint64_t) { return plan::ours(); }}};
   return offers;
 }
 
@@ -26,33 +26,43 @@ std::vector<Offer>& offers() {
 std::string names(bool that_propose) {
   std::vector<std::string> names;
   for (const Offer& offer : offers()) {
-    if (offer.proposes || !that_propose) names.push_back(offer.name);
+    if (offer.proposes || !that_propose)
+      names.emplace_back(base::word_of(strategy::kMethodNames, offer.name));
   }
   const std::string last = names.back();
   names.pop_back();
   return names.empty() ? last : base::join(names, ", ") + " or " + last;
 }
 
-const Offer& offer_named(const std::string& name) {
+[[noreturn]] void refuse(const std::string& text) {
+  throw base::InputError(base::text("method is '", text, "': choose ", names(false)));
+}
+
+const Offer& offer_named(MethodName name) {
   const auto found = std::ranges::find(offers(), name, &Offer::name);
-  if (found != offers().end()) return *found;
-  throw base::InputError(base::text("method is '", name, "': choose ", names(false)));
+  if (found == offers().end()) refuse(base::word_of(strategy::kMethodNames, name));
+  return *found;
 }
 
 }  // namespace
 
-void offer_method(const std::string& name, std::function<MethodPtr(uint64_t seed)> make, bool proposes) {
+void offer_method(MethodName name, std::function<MethodPtr(uint64_t seed)> make, bool proposes) {
   std::erase_if(offers(), [&](const Offer& offer) { return offer.name == name; });
   offers().push_back({name, std::move(make), proposes});
 }
 
-MethodPtr method_named(const std::string& name, uint64_t seed) { return offer_named(name).make(seed); }
+MethodName parse_method(const std::string& text) {
+  const auto name = base::find_word(strategy::kMethodNames, text);
+  if (!name) refuse(text);
+  return offer_named(*name).name;
+}
 
-MethodPtr proposing_method_named(const std::string& name, uint64_t seed) {
-  const Offer& offer = offer_named(name);
-  if (offer.proposes) return offer.make(seed);
-  throw base::InputError(
-      base::text("method is '", name, "', which plans batches: propose with ", names(true)));
+MethodPtr method_named(MethodName name, uint64_t seed) { return offer_named(name).make(seed); }
+
+void check_proposes(MethodName name) {
+  if (offer_named(name).proposes) return;
+  throw base::InputError(base::text("method is '", base::word_of(strategy::kMethodNames, name),
+                                    "', which plans batches: propose with ", names(true)));
 }
 
 }  // namespace sluice::session

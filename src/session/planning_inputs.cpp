@@ -14,6 +14,7 @@
 #include "cost/cut_stages.h"
 #include "cost/exchange.h"
 #include "cost/shipped.h"
+#include "session/methods.h"
 #include "session/public_models.h"
 #include "session/strategy_file.h"
 
@@ -118,12 +119,8 @@ cost::Calibration resolve_calibration(const PlanningInputs& inputs) {
 }
 
 void cut_stages(const std::vector<int64_t>& lengths, PlanningInputs& inputs) {
-  const std::string& by = inputs.options.stages;
-  if (by == "time") {
-    inputs.calibration.options = cost::cut_by_time(std::move(inputs.calibration.options), lengths);
-  } else if (by != "layers") {
-    throw InputError(text("stages is '", by, "': cut them by time or layers"));
-  }
+  if (inputs.options.stages == strategy::StageCut::kLayers) return;
+  inputs.calibration.options = cost::cut_by_time(std::move(inputs.calibration.options), lengths);
 }
 
 void resolve_batches(PlanningInputs& inputs) {
@@ -191,20 +188,21 @@ strategy::Cluster find_cluster(const std::string& name, int nodes) {
       name.ends_with(".toml") ? base::parse_toml_as_json(bytes, name) : base::parse_json(bytes, name), name);
 }
 
-PlanningTask task_of(const PlanningInputs& inputs, PlannerChoices choices) {
-  const PlanningOptions& options = inputs.options;
-  PlanningTask task{.world_size = options.gpus,
-                    .cost = inputs.cost(),
-                    .context_length = options.context_length,
-                    .seed = static_cast<uint64_t>(options.seed),
-                    .choices = std::move(choices),
-                    .devices = inputs.devices()};
-  task.choices.strategies = inputs.strategies;
-  task.choices.exchanges = cost::parse_exchange_set(options.exchange);
-  if (inputs.strategies.size() != 1 && !inputs.lengths.empty()) {
-    task.sample_batches = sample_batches(inputs.sequence_lengths(), options.tokens_per_step, task.seed);
-  }
-  return task;
+plan::PlannerOptions planner_options(const PlanningInputs& inputs) {
+  const PlanningOptions& asked = inputs.options;
+  const auto seed = static_cast<uint64_t>(asked.seed);
+  plan::PlannerOptions options{.world_size = asked.gpus,
+                               .candidates = inputs.strategies,
+                               .method = method_named(asked.method, seed),
+                               .devices = inputs.devices(),
+                               .context_length = asked.context_length,
+                               .max_strategies = asked.max_strategies,
+                               .max_cp = asked.max_cp,
+                               .max_fsdp = asked.fsdp ? 0 : 1,
+                               .exchanges = cost::exchange_set(asked.exchange)};
+  if (inputs.strategies.size() != 1 && !inputs.lengths.empty())
+    options.sample_batches = sample_batches(inputs.sequence_lengths(), asked.tokens_per_step, seed);
+  return options;
 }
 
 PlanningInputs resolve_machine(const PlanningOptions& options) {
@@ -251,8 +249,8 @@ Json to_json(const PlanningInputs& inputs) {
           {"context_length", options.context_length},
           {"tokens_per_step", options.tokens_per_step},
           {"seed", options.seed},
-          {"stages", options.stages},
-          {"exchange", options.exchange}};
+          {"stages", base::word_of(strategy::kStageCuts, options.stages)},
+          {"exchange", base::word_of(strategy::kExchangeRules, options.exchange)}};
 }
 
 }  // namespace sluice::session

@@ -14,9 +14,11 @@
 #include "cost/measured_prices.h"
 #include "session/candidates.h"
 #include "strategy/cluster.h"
+#include "strategy/planning_words.h"
 
 namespace sluice::session {
 
+// What a user asks for.
 struct PlanningOptions {
   int gpus = 0;                          // 0: all of a cluster file, one node of a preset
   std::string cluster;                   // a preset or a file (JSON, TOML); empty: a800x8
@@ -28,8 +30,12 @@ struct PlanningOptions {
   int64_t tokens_per_step = 200'000;    // 0: all documents are one batch
   std::vector<std::string> strategies;  // texts or files of them (session/strategy_file.h)
   int64_t seed = 1;                     // for the order of drawn documents
-  std::string stages = "time";          // stages are cut by time or by layers
-  std::string exchange = "auto";        // between lanes (cost::parse_exchange_set)
+  strategy::StageCut stages = strategy::StageCut::kTime;
+  strategy::ExchangeRule exchange = strategy::ExchangeRule::kAuto;
+  strategy::MethodName method = strategy::MethodName::kOurs;
+  int max_strategies = 8;  // proposed strategies at most
+  int max_cp = 0;          // most lanes of a pipeline; 0: as many as the method plans
+  bool fsdp = true;        // whether proposed pipelines may use FSDP
 };
 
 // The tenths of a device's memory that a plan may use unless configured otherwise.
@@ -71,9 +77,9 @@ std::vector<int32_t> read_lengths(const std::vector<std::filesystem::path>& path
 // For files made from the inputs: the options that reproduce them, and a description of the data.
 base::Json to_json(const PlanningInputs& inputs);
 
-// The inputs as a task, with their strategies instead of the choices'. Without strategies, but with lengths,
-// the task has sample batches to propose with.
-PlanningTask task_of(const PlanningInputs& inputs, PlannerChoices choices);
+// Those of a planner with the inputs' cost(). Without strategies, but with lengths, they have sample batches
+// to propose with.
+plan::PlannerOptions planner_options(const PlanningInputs& inputs);
 
 // A preset with so many nodes, or a cluster file (JSON or TOML) unchanged. InputError listing the presets.
 strategy::Cluster find_cluster(const std::string& name, int nodes);

@@ -205,9 +205,9 @@ TEST_F(PlanningInputsTest, ThroughputIsThatOfTheBatchesThatFit) {
                                 .max_len_tokens = 500,
                                 .frequency = 0.5,
                                 .mean_estimated_ns = 2'000'000};
-  PlanningTask task{.world_size = 4, .cost = cost, .sample_batches = {{400, 200}, {300, 100}, {600, 1}}};
-  const base::Json file =
-      strategies_to_json({proposal}, task, strategy::cluster_preset("a800x8", 1), {{"context_length", 600}});
+  const plan::PlannerOptions planner{.world_size = 4, .sample_batches = {{400, 200}, {300, 100}, {600, 1}}};
+  const base::Json file = strategies_to_json({proposal}, planner, cost, strategy::cluster_preset("a800x8", 1),
+                                             {{"context_length", 600}});
   EXPECT_EQ(file.at("context_length"), 600);
   const base::Json& entry = file.at("strategies").at(0);
   EXPECT_EQ(entry.at("gpus"), 4);
@@ -215,11 +215,11 @@ TEST_F(PlanningInputsTest, ThroughputIsThatOfTheBatchesThatFit) {
   const double flops =
       cost::ModelFlops(cost.program(), cost.window()).of_sequences(std::vector<int64_t>{400, 200, 300, 100});
   EXPECT_DOUBLE_EQ(entry.at("mfu"), flops / 4e6 / (4 * 312e3));
-  EXPECT_FALSE(
-      strategies_to_json({proposal}, task, strategy::cluster_preset("local", 1), {{"context_length", 600}})
-          .at("strategies")
-          .at(0)
-          .contains("mfu"))
+  EXPECT_FALSE(strategies_to_json({proposal}, planner, cost, strategy::cluster_preset("local", 1),
+                                  {{"context_length", 600}})
+                   .at("strategies")
+                   .at(0)
+                   .contains("mfu"))
       << "no data sheet";
 }
 

@@ -53,14 +53,15 @@ struct Planned {
 
 // Steps by the clock. Every step graph is verified while it is built.
 Planned planned(const cost::CostModel& cost, const std::vector<std::string>& candidates = {}) {
-  PlanningTask task{.world_size = kDevices,
-                    .cost = cost,
-                    .context_length = kContextTokens,
-                    .sample_batches = batches(),
-                    .choices = {.max_strategies = 3}};
+  plan::PlannerOptions options{.world_size = kDevices,
+                               .context_length = kContextTokens,
+                               .sample_batches = batches(),
+                               .max_strategies = 3,
+                               .max_cp = 0,
+                               .max_fsdp = 0};
   for (const std::string& text : candidates)
-    task.choices.strategies.push_back(strategy::parse_strategy(text, kDevices));
-  const plan::Planner planner = make_planner(task);
+    options.candidates.push_back(strategy::parse_strategy(text, kDevices));
+  const plan::Planner planner = make_planner(options, cost);
   const model::ParameterTable table = model::parameter_table(cost.options().model, cost.program());
   Planned result;
   for (const strategy::Strategy& strategy : planner.options().candidates)

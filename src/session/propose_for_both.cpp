@@ -12,31 +12,28 @@ namespace sluice::session {
 
 namespace {
 
+using plan::PlannerOptions;
 using plan::Proposal;
 
 constexpr size_t kComparedBatches = 8;  // from the sample, evenly spread, for comparing the assumptions
 
-bool gathers(const Proposal& proposal, const PlanningTask& task) {
-  return cost::gathers_between_nodes(proposal.strategy, task.cost.options().topology);
-}
-
-PlanningTask under_measured_passes(const PlanningTask& task) {
-  PlanningTask measured = task;
-  measured.cost = cost::with_measured_passes(task.cost);
-  return measured;
+bool gathers(const Proposal& proposal, const cost::CostModel& cost) {
+  return cost::gathers_between_nodes(proposal.strategy, cost.options().topology);
 }
 
 // The strategy's mean step by the clock over the compared batches that it holds; 0 if it holds none.
-int64_t mean_step_ns(const strategy::Strategy& strategy, PlanningTask task) {
-  task.choices.strategies = {strategy};
-  task.choices.selection = plan::Selection::kBest;
-  const plan::Planner planner = make_planner(task);
+int64_t mean_step_ns(const strategy::Strategy& strategy, PlannerOptions options,
+                     const cost::CostModel& cost) {
+  options.candidates = {strategy};
+  options.selection = plan::Selection::kBest;
+  const plan::Planner planner = make_planner(options, cost);
   const ClockedStepOverhead beside(planner.cost());
   int64_t sum_ns = 0, held = 0;
-  for (const size_t batch : plan::spread_within(task.sample_batches, plan::kMostSampleTokens, kComparedBatches)) {
-    const auto plan = planner.try_plan(0, plan::sequences_of(task.sample_batches[batch]));
+  for (const size_t batch :
+       plan::spread_within(options.sample_batches, plan::kMostSampleTokens, kComparedBatches)) {
+    const auto plan = planner.try_plan(0, plan::sequences_of(options.sample_batches[batch]));
     if (!plan) continue;
-    sum_ns += plan->estimated_ns + beside.of_plan_ns(*plan, planner.cost(), task.world_size);
+    sum_ns += plan->estimated_ns + beside.of_plan_ns(*plan, planner.cost(), options.world_size);
     ++held;
   }
   return held == 0 ? 0 : sum_ns / held;
@@ -44,11 +41,11 @@ int64_t mean_step_ns(const strategy::Strategy& strategy, PlanningTask task) {
 
 // Converts a proposal's mean time from one assumption to the other: all batches are assumed to gain or lose
 // as much as the compared ones.
-int64_t other_mean_ns(const Proposal& proposal, int64_t mean_ns, const PlanningTask& judged_under,
-                      const PlanningTask& other) {
+int64_t other_mean_ns(const Proposal& proposal, int64_t mean_ns, const PlannerOptions& options,
+                      const cost::CostModel& judged_under, const cost::CostModel& other) {
   if (mean_ns == 0 || !gathers(proposal, judged_under)) return mean_ns;
-  const int64_t change_ns =
-      mean_step_ns(proposal.strategy, other) - mean_step_ns(proposal.strategy, judged_under);
+  const int64_t change_ns = mean_step_ns(proposal.strategy, options, other) -
+                            mean_step_ns(proposal.strategy, options, judged_under);
   return std::max<int64_t>(1, mean_ns + change_ns);
 }
 
@@ -61,9 +58,9 @@ const Proposal& best_of(const std::vector<Proposal>& proposals, int64_t context_
 }
 
 // The strategy that is best if it is the only one.
-Proposal best_single(PlanningTask task) {
-  task.choices.max_strategies = 1;
-  return best_of(propose(task), task.context_length);
+Proposal best_single(PlannerOptions options, const cost::CostModel& cost) {
+  options.max_strategies = 1;
+  return best_of(session::propose(options, cost), options.context_length);
 }
 
 // Makes room for one more proposal, if one of the present ones can be dropped.
@@ -81,19 +78,20 @@ void make_room(int most, int64_t context_length, std::vector<Proposal>& proposal
 
 }  // namespace
 
-std::vector<Proposal> propose_for_both(const PlanningTask& task) {
-  std::vector<Proposal> proposals = propose(task);
-  const auto gathers_here = [&](const Proposal& proposal) { return gathers(proposal, task); };
+std::vector<Proposal> propose_for_both(const PlannerOptions& options, const cost::CostModel& cost) {
+  std::vector<Proposal> proposals = session::propose(options, cost);
+  const auto gathers_here = [&](const Proposal& proposal) { return gathers(proposal, cost); };
   if (std::ranges::any_of(proposals, gathers_here)) {
-    const PlanningTask measured = under_measured_passes(task);
+    const cost::CostModel measured = cost::with_measured_passes(cost);
     for (Proposal& proposal : proposals)
-      proposal.mean_measured_ns = other_mean_ns(proposal, proposal.mean_estimated_ns, task, measured);
-    Proposal best = best_single(measured);
+      proposal.mean_measured_ns =
+          other_mean_ns(proposal, proposal.mean_estimated_ns, options, cost, measured);
+    Proposal best = best_single(options, measured);
     const bool known = std::ranges::find(proposals, best.strategy, &Proposal::strategy) != proposals.end();
-    if (!known) make_room(task.choices.max_strategies, task.context_length, proposals);
-    if (!known && std::ssize(proposals) < task.choices.max_strategies) {
+    if (!known) make_room(options.max_strategies, options.context_length, proposals);
+    if (!known && std::ssize(proposals) < options.max_strategies) {
       best.mean_measured_ns = best.mean_estimated_ns;
-      best.mean_estimated_ns = other_mean_ns(best, best.mean_measured_ns, measured, task);
+      best.mean_estimated_ns = other_mean_ns(best, best.mean_measured_ns, options, measured, cost);
       best.frequency = 0;
       best.longest = {};
       proposals.push_back(std::move(best));

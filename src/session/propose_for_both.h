@@ -3,15 +3,16 @@
 
 #include <vector>
 
-#include "plan/proposal.h"
-#include "session/planning_task.h"
+#include "cost/cost_model.h"
+#include "plan/planner_options.h"
 
 namespace sluice::session {
 
 // As propose, with a step's mean time under both assumptions: all-gathers between nodes hide as the clock
 // says, or each pass also takes the measured time (cost/measured_passes.h). If a proposal gathers between
-// nodes, the best single strategy under the second assumption is added. If choices.max_strategies > 1 are
+// nodes, the best single strategy under the second assumption is added. If max_strategies > 1 are
 // there already, it replaces the one that is least often the best. Throws as propose.
-std::vector<plan::Proposal> propose_for_both(const PlanningTask& task);
+std::vector<plan::Proposal> propose_for_both(const plan::PlannerOptions& options,
+                                             const cost::CostModel& cost);
 
 }  // namespace sluice::session

@@ -17,15 +17,20 @@ namespace {
 
 constexpr int kProposedRanks = 16;
 
-PlanningTask small_task(const char* calibration, int most) {
-  PlanningTask task{.world_size = kProposedRanks,
-                    .cost = cost::CostModel(cost::shipped(calibration).options),
-                    .context_length = 8192,
-                    .choices = {.max_strategies = most, .max_cp = kProposedRanks, .fsdp = true}};
+cost::CostModel cost_of(const char* calibration) {
+  return cost::CostModel(cost::shipped(calibration).options);
+}
+
+plan::PlannerOptions small_options(int most) {
+  plan::PlannerOptions options{.world_size = kProposedRanks,
+                               .context_length = 8192,
+                               .max_strategies = most,
+                               .max_cp = kProposedRanks,
+                               .max_fsdp = 0};
   std::vector<int64_t> lengths;
   for (int64_t i = 1; i <= 300; ++i) lengths.push_back(60 + (i * i * 37) % (i % 25 == 0 ? 8100 : 900));
-  task.sample_batches = sample_batches(lengths, 32'768, /*seed=*/3);
-  return task;
+  options.sample_batches = sample_batches(lengths, 32'768, /*seed=*/3);
+  return options;
 }
 
 int64_t least(const std::vector<plan::Proposal>& proposals, int64_t plan::Proposal::*mean_ns) {
@@ -39,13 +44,12 @@ int64_t least(const std::vector<plan::Proposal>& proposals, int64_t plan::Propos
 
 // Both assumptions' best strategies are included, with both times, which differ for gathers between nodes.
 TEST(ProposeForBoth, KeepsTheBestUnderEachAssumption) {
-  const PlanningTask task = small_task("a800-32b", 8);
-  PlanningTask measured = task;
-  measured.cost = cost::with_measured_passes(task.cost);
-  const std::vector<plan::Proposal> both = propose_for_both(task), one = propose(task),
-                                    other = propose(measured);
+  const plan::PlannerOptions options = small_options(8);
+  const cost::CostModel cost = cost_of("a800-32b");
+  const std::vector<plan::Proposal> both = propose_for_both(options, cost), one = propose(options, cost),
+                                    other = propose(options, cost::with_measured_passes(cost));
   const auto gathers = [&](const plan::Proposal& of) {
-    return cost::gathers_between_nodes(of.strategy, task.cost.options().topology);
+    return cost::gathers_between_nodes(of.strategy, cost.options().topology);
   };
   ASSERT_TRUE(std::ranges::any_of(one, gathers)) << "nothing is assumed about these strategies";
   EXPECT_EQ(least(both, &plan::Proposal::mean_estimated_ns), least(one, &plan::Proposal::mean_estimated_ns));
@@ -72,14 +76,16 @@ TEST(ProposeForBoth, KeepsTheBestUnderEachAssumption) {
 TEST(ProposeForBoth, DoesNotBetOnHiddenGathersForMixturesOfExperts) {
   std::vector<int32_t> lengths;
   for (int32_t i = 1; i <= 400; ++i) lengths.push_back(100 + (i * i * 37) % (i % 20 == 0 ? 8000 : 2000));
-  const PlanningTask task = task_of(resolve_planning({.gpus = 64,
-                                                      .cluster = "h100x8",
-                                                      .model = "qwen3-30b-a3b",
-                                                      .context_length = 8192,
-                                                      .tokens_per_step = 1'048'576},
-                                                     lengths),
-                                    {.max_strategies = 4, .max_cp = 64, .fsdp = true});
-  const std::vector<plan::Proposal> both = propose_for_both(task);
+  const PlanningInputs inputs = resolve_planning({.gpus = 64,
+                                                  .cluster = "h100x8",
+                                                  .model = "qwen3-30b-a3b",
+                                                  .context_length = 8192,
+                                                  .tokens_per_step = 1'048'576,
+                                                  .max_strategies = 4,
+                                                  .max_cp = 64},
+                                                 lengths);
+  const cost::CostModel cost = inputs.cost();
+  const std::vector<plan::Proposal> both = propose_for_both(planner_options(inputs), cost);
   const auto holds = [](const plan::Proposal& of) {
     return of.max_len_tokens >= 8192 && of.mean_estimated_ns > 0;
   };
@@ -91,8 +97,8 @@ TEST(ProposeForBoth, DoesNotBetOnHiddenGathersForMixturesOfExperts) {
     if (as_measured == nullptr || of.mean_measured_ns < as_measured->mean_measured_ns) as_measured = &of;
   }
   ASSERT_NE(by_clock, nullptr);
-  EXPECT_TRUE(cost::gathers_between_nodes(by_clock->strategy, task.cost.options().topology));
-  EXPECT_FALSE(cost::gathers_between_nodes(as_measured->strategy, task.cost.options().topology));
+  EXPECT_TRUE(cost::gathers_between_nodes(by_clock->strategy, cost.options().topology));
+  EXPECT_FALSE(cost::gathers_between_nodes(as_measured->strategy, cost.options().topology));
   EXPECT_EQ(as_measured->mean_measured_ns, as_measured->mean_estimated_ns);
   EXPECT_GT(by_clock->mean_measured_ns, 2 * as_measured->mean_measured_ns)
       << to_text(by_clock->strategy) << ", " << to_text(as_measured->strategy);
@@ -101,7 +107,7 @@ TEST(ProposeForBoth, DoesNotBetOnHiddenGathersForMixturesOfExperts) {
 
 TEST(ProposeForBoth, GivesNoMoreThanAreWanted) {
   for (const int most : {1, 2}) {
-    const std::vector<plan::Proposal> both = propose_for_both(small_task("a800-32b", most));
+    const std::vector<plan::Proposal> both = propose_for_both(small_options(most), cost_of("a800-32b"));
     EXPECT_LE(std::ssize(both), most);
     EXPECT_GE(both.front().max_len_tokens, 8192);
   }

@@ -15,6 +15,7 @@
 #include "cost/shipped.h"
 #include "model/program.h"
 #include "session/low_precision_gemms.h"
+#include "session/methods.h"
 #include "session/planning_inputs.h"
 #include "session/sampling.h"
 #include "session/strategy_file.h"
@@ -120,15 +121,6 @@ cost::Calibration calibration_of(const config::RunConfig& config, const std::str
   return calibration;
 }
 
-plan::Selection selection_of(config::Select::Rule rule) {
-  switch (rule) {
-    case config::Select::Rule::kBest: return plan::Selection::kBest;
-    case config::Select::Rule::kCycle: return plan::Selection::kCycle;
-    case config::Select::Rule::kFixed: return plan::Selection::kFixed;
-  }
-  return plan::Selection::kBest;
-}
-
 MethodPtr method_of(const config::RunConfig& config) {
   return method_named(config.parallel.method, static_cast<uint64_t>(config.data.seed));
 }
@@ -148,44 +140,43 @@ std::vector<int> tensor_parallel_degrees(const config::RunConfig& config, int wo
   return tensor_parallel_degrees(*config.model.resolved, configured, configured.empty() ? world_size : 0);
 }
 
-PlannerChoices choices_of(const config::RunConfig& config, int world_size) {
+plan::PlannerOptions planner_options(const config::RunConfig& config, int world_size) {
   const config::ParallelConfig& parallel = config.parallel;
-  PlannerChoices choices{.strategies = configured_strategies(config, world_size),
-                         .method = method_of(config),
-                         .policies = memory_policies(config.memory),
-                         .saves = {.recompute = !config.memory.recompute, .offload = !config.memory.offload},
-                         .offload_saves_lanes = !is_local(config.cluster),
-                         .exchanges = cost::parse_exchange_set(parallel.exchange)};
-  choices.max_cp = choices.method->plans_lanes() ? parallel.max_cp : 1;
-  choices.fsdp = parallel.fsdp;
-  choices.selection = selection_of(parallel.select.rule);
-  choices.fixed_candidate = parallel.select.candidate;
-  return choices;
+  plan::PlannerOptions options{
+      .world_size = world_size,
+      .candidates = configured_strategies(config, world_size),
+      .method = method_of(config),
+      .selection = parallel.select.rule,
+      .fixed_candidate = parallel.select.candidate,
+      .policies = memory_policies(config.memory),
+      .max_fsdp = parallel.fsdp ? 0 : 1,
+      .saves = {.recompute = !config.memory.recompute, .offload = !config.memory.offload},
+      .offload_saves_lanes = !is_local(config.cluster),
+      .exchanges = cost::exchange_set(parallel.exchange)};
+  options.max_cp = options.method->plans_lanes() ? parallel.max_cp : 1;
+  return options;
 }
 
 cost::CostModel cost_of_data(const config::RunConfig& config, const Data& data, const cost::CostModel& cost) {
   cost::CostModel::Options options = cost::with_loss_share(cost.options(), data.loss_ppm());
   options.redundant_experts = config.parallel.redundant_experts;
-  if (config.parallel.stages == config::StageCut::kTime) {
+  if (config.parallel.stages == strategy::StageCut::kTime) {
     const std::vector<int64_t> lengths = data.sequence_lengths();
     if (!lengths.empty()) options = cost::cut_by_time(std::move(options), lengths);
   }
   return cost::CostModel(std::move(options));
 }
 
-PlanningTask task_of(const config::RunConfig& config, const Data& data, const cost::CostModel& cost,
-                     int world_size, std::vector<strategy::Device> devices) {
-  PlanningTask task{
-      .world_size = world_size,
-      .cost = cost_of_data(config, data, cost),
-      .context_length = data.longest_sequence(),
-      .seed = static_cast<uint64_t>(config.data.seed),
-      .choices = choices_of(config, world_size),
-      .devices = with_low_precision(config, data.sequence_lengths(), world_size, std::move(devices), cost)};
-  if (task.choices.strategies.size() != 1) {
-    task.sample_batches = data.sample_batches(task.seed);
-  }
-  return task;
+plan::PlannerOptions planner_options(const config::RunConfig& config, const Data& data,
+                                     const cost::CostModel& machine, int world_size,
+                                     std::vector<strategy::Device> devices) {
+  plan::PlannerOptions options = planner_options(config, world_size);
+  options.devices =
+      with_low_precision(config, data.sequence_lengths(), world_size, std::move(devices), machine);
+  options.context_length = data.longest_sequence();
+  if (options.candidates.size() != 1)
+    options.sample_batches = data.sample_batches(static_cast<uint64_t>(config.data.seed));
+  return options;
 }
 
 namespace {

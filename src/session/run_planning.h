@@ -1,4 +1,4 @@
-// A run's planning task, from its configuration: candidates, choices, and the machine that it names.
+// A run's planner options, from its configuration, and the machine that it names.
 #pragma once
 
 #include <string>
@@ -20,18 +20,19 @@ std::vector<strategy::Strategy> configured_strategies(const config::RunConfig& c
 // The TP degrees that calibration must cover: the configured strategies', or all that "auto" may propose.
 std::vector<int> tensor_parallel_degrees(const config::RunConfig& config, int world_size);
 
-// The choices in the sections parallel and memory. On clusters other than "local" offload may save lanes. For
+// The options in the sections parallel and memory. On clusters other than "local" offload may save lanes. For
 // "local" the caller decides, who knows the device: a CPU's memory is the host's. InputError as
 // configured_strategies, and for an unknown method.
-PlannerChoices choices_of(const config::RunConfig& config, int world_size);
+plan::PlannerOptions planner_options(const config::RunConfig& config, int world_size);
 
 // The same machine with costs for a run's data: heads take the time of tokens with a loss, and stages are cut
 // by the times of its sequences if parallel.stages asks for it.
 cost::CostModel cost_of_data(const config::RunConfig& config, const Data& data, const cost::CostModel& cost);
 
-// The run's planning task: its choices for its corpora.
-PlanningTask task_of(const config::RunConfig& config, const Data& data, const cost::CostModel& cost,
-                     int world_size, std::vector<strategy::Device> devices = {});
+// The same for its corpora and these devices of the machine, for a planner with cost_of_data().
+plan::PlannerOptions planner_options(const config::RunConfig& config, const Data& data,
+                                     const cost::CostModel& machine, int world_size,
+                                     std::vector<strategy::Device> devices = {});
 
 // The cluster of the section [cluster], a preset or a file; on "local" nodes have parallel.gpus_per_node
 // devices. A device has memory.device_gib less memory.margin_gib if configured, else nine tenths of the

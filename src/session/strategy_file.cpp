@@ -142,9 +142,10 @@ int ranks_needed(const std::vector<std::string>& given) {
   return ranks;
 }
 
-base::Json strategies_to_json(const std::vector<plan::Proposal>& proposals, const PlanningTask& task,
+base::Json strategies_to_json(const std::vector<plan::Proposal>& proposals,
+                              const plan::PlannerOptions& options, const cost::CostModel& cost,
                               const strategy::Cluster& cluster, base::Json inputs) {
-  const std::vector<int64_t> peaks = device_peaks_bytes(task, proposals);
+  const std::vector<int64_t> peaks = device_peaks_bytes(options, cost, proposals);
   base::Json entries = base::Json::array();
   for (size_t i = 0; i < proposals.size(); ++i) {
     const plan::Proposal& proposal = proposals[i];
@@ -154,8 +155,8 @@ base::Json strategies_to_json(const std::vector<plan::Proposal>& proposals, cons
                   {"longest", {proposal.longest.least, proposal.longest.most}},
                   {"mean_estimated_ns", proposal.mean_estimated_ns},
                   {"gpus", proposal.strategy.ranks()},
-                  {"tokens_per_s", tokens_per_s(proposal, task.sample_batches)}};
-    if (const auto share = mfu(proposal, task.sample_batches, task.cost, cluster)) entry["mfu"] = *share;
+                  {"tokens_per_s", tokens_per_s(proposal, options.sample_batches)}};
+    if (const auto share = mfu(proposal, options.sample_batches, cost, cluster)) entry["mfu"] = *share;
     if (peaks[i] > 0) entry["peak_bytes"] = peaks[i];
     if (proposal.mean_measured_ns > 0) entry["mean_estimated_ns_measured_passes"] = proposal.mean_measured_ns;
     entries.push_back(std::move(entry));

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/json_fwd.h"
-#include "plan/proposal.h"
-#include "session/planning_task.h"
+#include "cost/cost_model.h"
+#include "plan/planner_options.h"
 #include "strategy/cluster.h"
 #include "strategy/strategy.h"
 
@@ -27,9 +27,10 @@ std::vector<strategy::Strategy> strategies_from_text(const std::string& bytes, c
 // read_strategies.
 int ranks_needed(const std::vector<std::string>& given);
 
-// strategies.json ("sluice.strategies/1", docs/formats.md) of the task's proposals on devices of the cluster;
-// `inputs` are what the task was made from, its context_length among them.
-base::Json strategies_to_json(const std::vector<plan::Proposal>& proposals, const PlanningTask& task,
+// strategies.json ("sluice.strategies/1", docs/formats.md) of proposals with these options on devices of the
+// cluster; `inputs` are what the options were made from, its context_length among them.
+base::Json strategies_to_json(const std::vector<plan::Proposal>& proposals,
+                              const plan::PlannerOptions& options, const cost::CostModel& cost,
                               const strategy::Cluster& cluster, base::Json inputs);
 
 }  // namespace sluice::session

@@ -44,27 +44,32 @@ std::vector<std::vector<int64_t>> share_of(const std::vector<std::vector<int64_t
   return shares;
 }
 
-// The task of the run's ranks alone, except that all ranks of the cluster own parameters.
-PlanningTask task_of_run(const PlanningTask& task, const DeviceRun& run, double share, int64_t context) {
-  PlanningTask own = task;
+// The options of the run's ranks alone.
+plan::PlannerOptions options_of_run(const plan::PlannerOptions& options, const DeviceRun& run, double share,
+                                    int64_t context) {
+  plan::PlannerOptions own = options;
   own.devices.clear();
   own.world_size = static_cast<int>(run.ranks.size());
   own.context_length = context;
-  own.sample_batches = share_of(task.sample_batches, share, context);
-  own.choices.max_strategies = std::min(kProposalsOfRun, task.choices.max_strategies);
-  cost::CostModel::Options options = task.cost.options();
-  options.memory.device_bytes =
-      run.device.memory_bytes > 0 ? run.device.memory_bytes : options.memory.device_bytes;
-  options.memory.owner_bytes_per_parameter =
-      std::max<int64_t>(1, options.memory.owner_bytes_per_parameter * own.world_size / task.world_size);
-  own.cost = task.cost.with(options);
+  own.sample_batches = share_of(options.sample_batches, share, context);
+  own.max_strategies = std::min(kProposalsOfRun, options.max_strategies);
   return own;
 }
 
-std::optional<std::vector<Strategy>> proposals_of(const PlanningTask& task, const DeviceRun& run,
-                                                  double share, int64_t context, const Propose& propose) {
+// The costs on the run's devices. All ranks of the cluster own parameters.
+cost::CostModel cost_of_run(const cost::CostModel& cost, const DeviceRun& run, int world_size) {
+  cost::CostModel::Options machine = cost.options();
+  machine.memory.device_bytes =
+      run.device.memory_bytes > 0 ? run.device.memory_bytes : machine.memory.device_bytes;
+  machine.memory.owner_bytes_per_parameter =
+      std::max<int64_t>(1, machine.memory.owner_bytes_per_parameter * run.ranks.size() / world_size);
+  return cost.with(machine);
+}
+
+std::optional<std::vector<Strategy>> proposals_of(const plan::PlannerOptions& options,
+                                                  const cost::CostModel& cost, const Propose& propose) {
   try {
-    return plan::strategies_of(propose(task_of_run(task, run, share, context)));
+    return plan::strategies_of(propose(options, cost));
   } catch (const base::InfeasibleError&) {
     return std::nullopt;
   }
@@ -117,25 +122,30 @@ std::string to_text(const std::vector<DeviceRun>& runs) {
   return base::join(told, ", ");
 }
 
-std::vector<Strategy> strategies_by_device(const PlanningTask& task, const Propose& propose) {
-  const std::vector<DeviceRun> runs = runs_of(task.devices);
+std::vector<Strategy> strategies_by_device(const plan::PlannerOptions& options, const cost::CostModel& cost,
+                                           const Propose& propose) {
+  const std::vector<DeviceRun> runs = runs_of(options.devices);
   const double all = std::accumulate(runs.begin(), runs.end(), 0.0,
                                      [](double sum, const DeviceRun& run) { return sum + speed(run); });
   bool held = false;
   std::vector<Strategy> strategies;
   for (const DeviceRun& run : runs) {
     const double share = speed(run) / all;
-    int64_t context = task.context_length;
-    auto own = proposals_of(task, run, share, context, propose);
+    const cost::CostModel own_cost = cost_of_run(cost, run, options.world_size);
+    int64_t context = options.context_length;
+    const auto proposed = [&] {
+      return proposals_of(options_of_run(options, run, share, context), own_cost, propose);
+    };
+    auto own = proposed();
     held = held || own.has_value();
-    while (!own && context > kShortestContext) own = proposals_of(task, run, share, context /= 2, propose);
+    for (; !own && context > kShortestContext; own = proposed()) context /= 2;
     if (!own) continue;  // its ranks stay idle
     for (Strategy& strategy : *own) strategy = moved(std::move(strategy), run);
-    const auto most = static_cast<size_t>(std::max(1, task.choices.max_strategies));
+    const auto most = static_cast<size_t>(std::max(1, options.max_strategies));
     strategies = strategies.empty() ? std::move(*own) : joined(strategies, *own, most);
   }
   if (!held) {
-    throw base::InfeasibleError(text("no kind of device holds a sequence of ", task.context_length,
+    throw base::InfeasibleError(text("no kind of device holds a sequence of ", options.context_length,
                                      " tokens by itself: shorten the context, or take more ranks of a kind"));
   }
   return strategies;

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/interval.h"
-#include "plan/proposal.h"
-#include "session/planning_task.h"
+#include "cost/cost_model.h"
+#include "plan/planner_options.h"
 #include "strategy/strategy.h"
 
 namespace sluice::session {
@@ -23,12 +23,14 @@ std::vector<DeviceRun> runs_of(const std::vector<strategy::Device>& devices);
 std::string to_text(const std::vector<DeviceRun>& runs);
 
 // As session::propose.
-using Propose = std::function<std::vector<plan::Proposal>(const PlanningTask& task)>;
+using Propose = std::function<std::vector<plan::Proposal>(const plan::PlannerOptions& options,
+                                                          const cost::CostModel& cost)>;
 
 // Proposes strategies for each run of ranks: for its share of the sample batches by speed, in its memory.
 // Then joins the proposals, the best of each first, at most max_strategies. One run at least holds the
 // context, the others shorter sequences. REQUIRES: devices and sample batches. Throws as propose.
-std::vector<strategy::Strategy> strategies_by_device(const PlanningTask& task, const Propose& propose);
+std::vector<strategy::Strategy> strategies_by_device(const plan::PlannerOptions& options,
+                                                     const cost::CostModel& cost, const Propose& propose);
 
 // InputError naming the strategy, the pipeline and two of its ranks if they are not equally fast.
 void check_devices(const std::vector<strategy::Strategy>& candidates,

@@ -9,6 +9,7 @@
 
 #include "base/json_fwd.h"
 #include "strategy/pipeline_micro_batch.h"
+#include "strategy/planning_words.h"
 #include "strategy/strategy.h"
 
 namespace sluice::strategy {
@@ -71,7 +72,7 @@ struct StepPlan {
   // Results of planning; not part of the identity.
   int64_t estimated_ns = 0;
   int64_t lower_bound_ns = 0;
-  std::string bounded_by;  // the argument that proves the lower bound (plan::name_of); not in plan.json
+  std::optional<Proof> bounded_by;  // not in plan.json
   int64_t planning_ns = 0;
   std::vector<CandidateEstimate> candidates;
 

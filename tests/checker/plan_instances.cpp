@@ -178,7 +178,7 @@ std::vector<int64_t> random_lengths(Rng& rng, int64_t longest) {
 }
 
 void propose(Rng& rng, Instance& instance, int64_t longest) {
-  const plan::ProposalOptions options{
+  const plan::PlannerOptions options{
       .world_size = instance.world_size,
       .context_length = longest,
       .sample_batches = {random_lengths(rng, longest), random_lengths(rng, longest)}};
