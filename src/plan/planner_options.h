@@ -10,7 +10,6 @@
 #include "cost/exchange_set.h"
 #include "plan/memory_choice.h"
 #include "plan/proposal.h"
-#include "plan/search.h"
 #include "plan/seeds.h"
 #include "strategy/planning_words.h"
 #include "strategy/strategy.h"

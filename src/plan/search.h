@@ -24,9 +24,6 @@ struct SortedBatch {
   std::vector<int> sequence_of;  // by place: index into `lengths`
 };
 
-// kQuick: one start, packed and improved a few times; enough to compare strategies. kFull: everything.
-enum class Effort { kQuick, kFull };
-
 int64_t last_end_ns(const std::vector<PackedPipeline>& packed);
 
 // The arguments must outlive this.

@@ -1,4 +1,4 @@
-// Named heuristics of packing and search. Each can be disabled; `ablation_bench` measures its worth.
+// The effort of a search, and its named heuristics. Each of these can be disabled; `ablation_bench` measures its worth.
 #pragma once
 
 #include <array>
@@ -16,6 +16,10 @@ enum class Seed : uint8_t {
 
 inline constexpr std::array kSeedNames = {"stacks", "halves", "soonest", "thorough"};
 static_assert(kSeedNames.size() == static_cast<size_t>(Seed::kThorough) + 1);
+
+// How much a search tries. kQuick: one start, packed and improved a few times; enough to compare strategies.
+// kFull: everything.
+enum class Effort { kQuick, kFull };
 
 // The set of all seeds except those left out.
 class Seeds {

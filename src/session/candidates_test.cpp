@@ -42,11 +42,11 @@ TEST(Candidates, PlanTheBatchesThatTheyWereProposedBy) {
 }
 
 TEST(Candidates, TellHowFarProposingIs) {
-  PlanningTask observed = task({.max_strategies = 2});
+  plan::PlannerOptions observed = options(), unobserved = options();
+  observed.max_strategies = unobserved.max_strategies = 2;
   std::vector<std::string> told;
-  observed.progress = [&](const std::string& how_far) { told.push_back(how_far); };
-  EXPECT_EQ(plan::strategies_of(propose(observed)),
-            plan::strategies_of(propose(task({.max_strategies = 2}))));
+  observed.progress = told_in_words([&](const std::string& how_far) { told.push_back(how_far); });
+  EXPECT_EQ(plan::strategies_of(proposed(observed)), plan::strategies_of(proposed(unobserved)));
   ASSERT_GE(told.size(), 2U);
   EXPECT_TRUE(told.front().starts_with("1 strategy compared in ")) << told.front();
   EXPECT_NE(told.back(), told.front());
