@@ -10,6 +10,7 @@
 
 #include "plan/fluid.h"
 #include "plan/planner_options.h"
+#include "plan/search.h"
 
 namespace sluice::plan {
 

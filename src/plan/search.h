@@ -13,6 +13,7 @@
 #include "plan/assign.h"
 #include "plan/bound.h"
 #include "plan/pack.h"
+#include "plan/seeds.h"
 
 namespace sluice::plan {
 
