@@ -18,9 +18,9 @@ TEST(LoadProgress, ShowsBytesOfAllBytes) {
 }
 
 TEST(LoadProgress, EndsAtAllThatTheRankOwns) {
+  const model::ParameterTable table = model::parameter_table(model::sliced_shape(3));
   for (const int rank : {0, 2}) {
-    runtime::ParameterStore store(model::parameter_table(model::sliced_shape(3)),
-                                  {.rank = rank, .world_size = 3});
+    runtime::ParameterStore store(table, {.rank = rank, .world_size = 3});
     survive::Activity activity;
     const auto loading = activity.own("loading");
     LoadProgress progress(activity, store);
