@@ -119,11 +119,10 @@ std::filesystem::path require_files(std::filesystem::path prefix) {
   };
   if (storage::is_s3(prefix.string()) || is_there(".idx") || is_there(".bin")) return prefix;
   const std::filesystem::path folder = prefix.filename() == "corpus" ? prefix.parent_path() : prefix;
-  std::string missing = (folder / "corpus.idx").string();
-  if (folder == prefix) missing = text(prefix.string(), ".idx and ", missing);
-  throw InputError(
-      text("there is no corpus ", prefix.string(), ": ", missing, folder == prefix ? " are" : " is",
-           " missing: name another, or make it (sluice corpus build TEXTS --out ", folder.string(), ")"));
+  const std::string in_folder = folder == prefix ? text(", and no ", (folder / "corpus.idx").string()) : "";
+  throw InputError(text(
+      "there is no corpus ", prefix.string(), ": no ", prefix.string(), ".idx with ", prefix.string(), ".bin",
+      in_folder, ": name another, or make it (sluice corpus build TEXTS --out ", folder.string(), ")"));
 }
 
 // The local index: for an index in a bucket its copy, which is made unless this version's exists.

@@ -102,7 +102,7 @@ TEST(Indexed, ACorpusThatIsNotThereIsRefusedWithTheCommandThatMakesIt) {
       const IndexedCorpus corpus{name};
       FAIL() << name;
     } catch (const base::InputError& error) {
-      EXPECT_THAT(error.what(), testing::HasSubstr("none/mine/corpus.idx "));
+      EXPECT_THAT(error.what(), testing::HasSubstr("none/mine/corpus.idx"));
       EXPECT_THAT(error.what(), testing::HasSubstr("sluice corpus build TEXTS --out none/mine)"));
     }
   }
