@@ -1,6 +1,7 @@
 #include "runtime/executor.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 
 #include "ops/tensor_memory.h"
@@ -28,10 +29,15 @@ struct HostExecutor::Step {
   std::vector<Measurement> measured;  // by program position
   int streams_busy = 0;
 
-  std::mutex mutex;
-  std::condition_variable finished;
-  std::vector<char> done;  // by program position; guarded by mutex
+  static constexpr int kNothing = -1;
+
+  std::mutex mutex;        // guards all below
+  std::vector<char> done;  // by program position
   std::exception_ptr failure;
+  // By stream: the position that its thread waits to run, and the notice that it may, or that the step has
+  // failed.
+  std::array<int, graph::kStreams> waiting_for;
+  std::array<std::condition_variable, graph::kStreams> notices;
 
   Step(const graph::StepGraph& graph, int rank, NodeRunner& node_runner, const Options& executor_options)
       : program(graph, rank),
@@ -39,22 +45,38 @@ struct HostExecutor::Step {
         runner(node_runner),
         options(executor_options),
         measured(static_cast<size_t>(program.size())),
-        done(static_cast<size_t>(program.size()), 0) {}
+        done(static_cast<size_t>(program.size()), 0) {
+    waiting_for.fill(kNothing);
+  }
+
+  // REQUIRES: the lock is held.
+  bool may_go_on(int at) const {
+    return failure || std::ranges::all_of(program.dependencies(at), [&](int dependency) {
+             return done[static_cast<size_t>(dependency)];
+           });
+  }
 
   // Blocks until the node's dependencies are done; false when the step has failed.
-  bool wait_for_dependencies(int at) {
+  bool wait_for_dependencies(graph::Stream stream, int at) {
+    const auto own = static_cast<size_t>(stream);
     std::unique_lock lock(mutex);
-    finished.wait(lock, [&] {
-      return failure || std::ranges::all_of(program.dependencies(at), [&](int dependency) {
-               return done[static_cast<size_t>(dependency)];
-             });
-    });
+    waiting_for[own] = at;
+    notices[own].wait(lock, [&] { return may_go_on(at); });
+    waiting_for[own] = kNothing;
     return !failure;
+  }
+
+  // Wakes only the streams that can go on: most nodes are awaited by none, and a rank has a thread for each
+  // stream. REQUIRES: the lock is held.
+  void wake_streams() {
+    for (size_t stream = 0; stream < waiting_for.size(); ++stream) {
+      if (waiting_for[stream] != kNothing && may_go_on(waiting_for[stream])) notices[stream].notify_one();
+    }
   }
 
   void run_stream(graph::Stream stream) {
     for (const int at : program.queue(stream)) {
-      if (!wait_for_dependencies(at)) return;
+      if (!wait_for_dependencies(stream, at)) return;
       const graph::Node& node = program.node(at);
       Measurement& measurement = measured[static_cast<size_t>(at)];
       const bool computes = stream == graph::Stream::kCompute;
@@ -76,7 +98,7 @@ struct HostExecutor::Step {
       const std::lock_guard lock(mutex);
       done[static_cast<size_t>(at)] = 1;
       if (error && !failure) failure = error;
-      finished.notify_all();
+      wake_streams();
     }
   }
 };
