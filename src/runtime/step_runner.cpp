@@ -1,5 +1,6 @@
 #include "runtime/step_runner.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -208,6 +209,9 @@ void StepRunner::add_pulled(int round) {
 }
 
 void StepRunner::run(const Node& node) {
+  // Backwards are written out here, so libtorch need not watch views and versions for its own: each of its
+  // calls would pass two layers more. Many a node is a few rows, for which that is a good part of the time.
+  const at::AutoDispatchBelowADInplaceOrView without_autograd;
   switch (node.kind) {
     case NodeKind::kPullInter: return pull(node.round(), /*in_node=*/false);
     case NodeKind::kPullIntra: return pull(node.round(), /*in_node=*/true);
