@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "model/test_shape.h"
+#include "model/test_outline.h"
 
 namespace sluice::run {
 namespace {
@@ -18,7 +18,7 @@ TEST(LoadProgress, ShowsBytesOfAllBytes) {
 }
 
 TEST(LoadProgress, EndsAtAllThatTheRankOwns) {
-  const model::ParameterTable table = model::parameter_table(model::sliced_shape(3));
+  const model::ParameterTable table = model::parameter_table(model::sliced_outline(3));
   for (const int rank : {0, 2}) {
     runtime::ParameterStore store(table, {.rank = rank, .world_size = 3});
     survive::Activity activity;

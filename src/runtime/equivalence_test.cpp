@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -630,18 +631,22 @@ TEST(EquivalenceOfLatentRings, NarrowRowsGoRound) {
 
 class EquivalenceOfFamilies : public testing::TestWithParam<FamilyCase> {
  protected:
+  // One rank trains once for all tests of a family.
   void SetUp() override {
+    static std::map<std::string, std::pair<RunRecord, Tolerance>> known;
     GetParam().apply(options_.model);
-    reference_ = run_in_process(options_);
-    tolerance_ = tolerance_of(options_, reference_);
+    const auto [found, first] = known.try_emplace(GetParam().name);
+    reference_ = &found->second;
+    if (first) found->second.first = run_in_process(options_);
+    if (first) found->second.second = tolerance_of(options_, found->second.first);
   }
   void expect_as_reference() const {
-    expect_equal(run_in_process(options_), reference_, tolerance_.scalars, tolerance_.parameters);
+    const auto& [record, tolerance] = *reference_;
+    expect_equal(run_in_process(options_), record, tolerance.scalars, tolerance.parameters);
   }
 
   RunOptions options_;
-  RunRecord reference_;
-  Tolerance tolerance_;
+  const std::pair<RunRecord, Tolerance>* reference_ = nullptr;
 };
 
 TEST_P(EquivalenceOfFamilies, EachDegreeAlone) {
