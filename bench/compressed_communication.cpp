@@ -1,5 +1,5 @@
 // The gain from sending gradients between nodes with fewer bits, by analytic costs alone, as a table in
-// Markdown. bench/record.py wire writes it.
+// Markdown. bench/record.py compressed_communication writes it.
 //
 // Whole steps are timed by the clock for each model, number of GPUs and speed between nodes, with each codec
 // and without. One strategy is data parallelism with nodes as replicas: parameters are shared inside a node,
@@ -30,7 +30,7 @@ namespace {
 using namespace sluice;
 using strategy::Codec;
 
-constexpr int64_t kContextTokens = 24'576;
+constexpr int64_t kContextTokens = 23'552;  // lanes of a node hold llama-32b's beside all buffers
 constexpr int64_t kTokensOfRank = 4096;
 constexpr int kBatches = 4;
 constexpr double kGigabytes[] = {50, 20, 10, 3};

@@ -39,7 +39,7 @@ void print_model(const std::string& model) {
           {.prompt = prompt, .max_tokens = 1, .output_lens = {1}}};
       const inference::EngineSteps engine_steps = inference::engine_steps_of(
           load, inference::scheduler_options(cut, room, 1, prompt + 1), cost.window());
-      inference::EngineStepClock clock(cost, scheme, /*in_node=*/true);
+      inference::EngineStepClock clock(cost, scheme, /*level=*/0);
       for (const cost::DecodeWork& work : engine_steps.work) clock.add(work);
       const int64_t prefill_ns = clock.ns();
       cost::DecodeWork next;

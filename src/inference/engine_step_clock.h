@@ -17,6 +17,8 @@ class EngineStepClock {
   // Queries, keys and values go to all lanes and results come back (layers/cached_lanes.h);
   // nothing hides this. REQUIRES: cost.decodes(scheme); `cost` outlives the clock.
   EngineStepClock(const cost::CostModel& cost, const strategy::Scheme& scheme, int level);
+  // "In a node" would be level 1, the links between nodes.
+  EngineStepClock(const cost::CostModel& cost, const strategy::Scheme& scheme, bool) = delete;
 
   // Advances by `pass.engine_steps` micro-steps, in which the first stage
   // computes this engine step (it may have no rows), or that many equal ones.

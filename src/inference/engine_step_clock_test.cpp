@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <type_traits>
+
 #include "inference/engine_steps.h"
 #include "inference/test_scheduling.h"
 #include "model/test_families.h"
@@ -37,6 +39,9 @@ cost::CostModel with_wide_heads(const cost::CostModel& machine, const char* widt
   }
   return cost::CostModel(options);
 }
+
+// A yes or no is no level.
+static_assert(!std::is_constructible_v<EngineStepClock, const cost::CostModel&, strategy::Scheme, bool>);
 
 TEST(EngineStepClock, OneStageTakesPassesOneBehindTheOther) {
   const int64_t one = ns_of({}, {of_texts(8, 100)});

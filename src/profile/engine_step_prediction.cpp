@@ -51,6 +51,6 @@ EngineStepPrediction::EngineStepPrediction(const generate::ModelShard& model,
                                            const generate::Sampling& sampling)
     : scheme_{.tp = model.context.parallel.tp, .pp = model.stages.count(), .cp = model.lanes.count()},
       cost_(measured(model, scheme_, sampling)),
-      clock_(cost_, scheme_, /*in_node=*/true) {}
+      clock_(cost_, scheme_, /*level=*/0) {}
 
 }  // namespace sluice::profile
