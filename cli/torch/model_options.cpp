@@ -8,6 +8,7 @@
 #include "base/json_reader.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "cli/number.h"
 #include "config/words.h"
 #include "session/made_for.h"
@@ -31,7 +32,7 @@ void add_computing_options(CLI::App& command, ModelOptions& options) {
       ->check(CLI::IsMember({"exact", "float32", "bfloat16", "float64"}))
       ->capture_default_str();
   command.add_option("--device", options.device, "auto (a GPU where there is one), cpu or cuda")
-      ->check(CLI::IsMember(config::texts_of(config::kDevices)))
+      ->check(CLI::IsMember(base::texts_of(config::kDevices)))
       ->capture_default_str();
   command.add_option("--threads", options.threads, "Compute threads; 0: one a core")
       ->check(within(0, 4096))
@@ -41,8 +42,8 @@ void add_computing_options(CLI::App& command, ModelOptions& options) {
 run::EvaluatorOptions evaluation_of(const ModelOptions& options, const run::ModelSource& model) {
   run::EvaluatorOptions evaluation;
   evaluation.dtype =
-      options.dtype == "exact" ? model.exact_dtype() : config::value_of(config::kComputeTypes, options.dtype);
-  evaluation.device = config::value_of(config::kDevices, options.device);
+      options.dtype == "exact" ? model.exact_dtype() : *base::find_word(config::kComputeTypes, options.dtype);
+  evaluation.device = *base::find_word(config::kDevices, options.device);
   evaluation.threads = options.threads;
   return evaluation;
 }

@@ -1,6 +1,7 @@
 // T: rows, F: width, G = 2F: gate and up side by side.
 //
-// A rule is written once, for numbers of the CPU's loops and for ATen's tensors.
+// A rule is written once, for numbers of the CPU's loops and for ATen's tensors. It takes them by value: with
+// references, loops over bfloat16 get half the vector width and take 1.4 times as long.
 #include "ops/gated_activation.h"
 
 #include <ATen/OpMathType.h>
@@ -71,11 +72,11 @@ struct Gradients {
 // With silu'(g) = σ(g)·(1 + g·(1 - σ(g))): dg = da · u · silu'(g), du = da · silu(g).
 struct Swiglu {
   template <typename A>
-  SLUICE_INLINE A value(const A& g, const A& u) const {
+  SLUICE_INLINE A value(A g, A u) const {
     return g * sigma(g) * u;
   }
   template <typename A>
-  SLUICE_INLINE Gradients<A> gradients(const A& d, const A& g, const A& u) const {
+  SLUICE_INLINE Gradients<A> gradients(A d, A g, A u) const {
     using C = Constant<A>;
     const A s = sigma(g);
     const A silu = g * s;
@@ -90,17 +91,17 @@ struct Geglu {
   static constexpr double kSlope = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
 
   template <typename A>
-  SLUICE_INLINE A bend(const A& g) const {
+  SLUICE_INLINE A bend(A g) const {
     using C = Constant<A>;
     return tanh_of(A(C(kSlope) * (g + C(kCubic) * g * g * g)));
   }
   template <typename A>
-  SLUICE_INLINE A value(const A& g, const A& u) const {
+  SLUICE_INLINE A value(A g, A u) const {
     using C = Constant<A>;
     return C(0.5) * g * (C(1) + bend(g)) * u;
   }
   template <typename A>
-  SLUICE_INLINE Gradients<A> gradients(const A& d, const A& g, const A& u) const {
+  SLUICE_INLINE Gradients<A> gradients(A d, A g, A u) const {
     using C = Constant<A>;
     const A t = bend(g);
     const A half = C(0.5) * (C(1) + t);
@@ -116,12 +117,12 @@ struct ClampedSwiglu {
   C slope, limit;
 
   template <typename A>
-  SLUICE_INLINE A value(const A& gate, const A& up) const {
+  SLUICE_INLINE A value(A gate, A up) const {
     const A g = at_most(gate, limit), u = at_least(at_most(up, limit), -limit);
     return (u + C(1)) * g * sigma(A(slope * g));
   }
   template <typename A>
-  SLUICE_INLINE Gradients<A> gradients(const A& d, const A& gate, const A& up) const {
+  SLUICE_INLINE Gradients<A> gradients(A d, A gate, A up) const {
     const A g = at_most(gate, limit), u = at_least(at_most(up, limit), -limit);
     const A s = sigma(A(slope * g));
     const A dg = d * (u + C(1)) * s * (C(1) + slope * g * (C(1) - s)), du = d * g * s;
@@ -145,8 +146,11 @@ template <typename Rule, typename S, typename A>
 SLUICE_SIMD_WIDE void forward_rows(Rule rule, const S* gate_up, S* a, int64_t rows, int64_t width) {
   for (int64_t row = 0; row < rows; ++row, gate_up += 2 * width, a += width) {
 #pragma omp simd
-    for (int64_t i = 0; i < width; ++i)
-      a[i] = narrow<S>(rule.value(static_cast<A>(gate_up[i]), static_cast<A>(gate_up[width + i])));
+    for (int64_t i = 0; i < width; ++i) {
+      const A g = static_cast<A>(gate_up[i]);
+      const A u = static_cast<A>(gate_up[width + i]);
+      a[i] = narrow<S>(rule.value(g, u));
+    }
   }
 }
 
@@ -155,11 +159,13 @@ SLUICE_SIMD_WIDE void backward_rows(Rule rule, const S* da, S* gate_up, S* a, in
   for (int64_t row = 0; row < rows; ++row, gate_up += 2 * width, a += width, da += width) {
 #pragma omp simd
     for (int64_t i = 0; i < width; ++i) {
-      const Gradients<A> made = rule.gradients(static_cast<A>(da[i]), static_cast<A>(gate_up[i]),
-                                               static_cast<A>(gate_up[width + i]));
-      a[i] = narrow<S>(made.value);
-      gate_up[i] = narrow<S>(made.gate);
-      gate_up[width + i] = narrow<S>(made.up);
+      const A g = static_cast<A>(gate_up[i]);
+      const A u = static_cast<A>(gate_up[width + i]);
+      const A d = static_cast<A>(da[i]);
+      const auto [value, gate, up] = rule.gradients(d, g, u);
+      a[i] = narrow<S>(value);
+      gate_up[i] = narrow<S>(gate);
+      gate_up[width + i] = narrow<S>(up);
     }
   }
 }

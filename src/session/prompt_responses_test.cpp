@@ -30,7 +30,9 @@ int64_t estimated_ns(const plan::Planner& planner, const std::vector<strategy::S
 // Sharing may be requested or left to the model; a request is refused by name if results would change.
 TEST(Answers, ShareTheirPromptWhereTheModelAllowsIt) {
   model::Outline dense = model::test_outline(), recurrent = dense, corrected = dense;
-  recurrent.recurrent.key_heads = 2;
+  recurrent.recurrent = {
+      .key_heads = 2, .value_heads = 2, .key_width = 8, .value_width = 8, .convolution = 4};
+  recurrent.block_types = {{.recurrent = true}, {}, {}, {}};
   corrected.experts = {.count = 4, .per_token = 2, .hidden = 16};
   corrected.experts.corrected = true;
   config::RunConfig config;

@@ -64,7 +64,7 @@ struct Sound {
   Json strategies = session::strategies_to_json(
       {{.strategy = strategy::parse_strategy("<2,2,1> + 2x<1,2,1>", kWorldSize), .max_len_tokens = 4096},
        {.strategy = strategy::parse_strategy("<1,2,3>", kWorldSize), .max_len_tokens = 9000}},
-      {.world_size = kWorldSize, .cost = cost, .context_length = 4096, .sample_batches = {{900, 17}}},
+      {.world_size = kWorldSize, .context_length = 4096, .sample_batches = {{900, 17}}}, cost,
       strategy::cluster_preset("a800x8", 2), {{"context_length", 4096}});
   std::string strategy = "1x<2,2,1> + 2x<1,1,2>";
   std::string strategies_text = "# mine\n1x<2,2,1> + 2x<1,1,2>\n\n 8x<1,1,1> # small\n<1,8,1>\n";
