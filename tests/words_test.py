@@ -25,7 +25,7 @@ ONE_MEANING = {
     "Purpose": {"src/model/purpose.h"},
     "PlannedStep": {"src/session/planned_step.h"},
     "Method": {"src/plan/planner.h"},
-    "Effort": {"src/plan/search.h"},
+    "Effort": {"src/plan/seeds.h"},
     "SchemeLoads": {"lab/published/greedy_dispatch.cpp"},
     "Part": {"src/model/layer.h", "src/layers/part.h"},
     "Pass": {"src/strategy/pass.h"},
