@@ -55,8 +55,8 @@ plan::Planner planner_for(const std::string& model, int64_t prompt) {
 
 void print_prompt(const std::string& model, int64_t prompt) {
   const plan::Planner planner = planner_for(model, prompt);
-  const model::Outline& outline = planner.cost().options().model;
-  const model::ParameterTable table = model::parameter_table(outline, planner.cost().program());
+  const model::Model& own = planner.cost().options().model;
+  const model::ParameterTable table = model::parameter_table(own, planner.cost().program());
   graph::LinkPlans links;
   double apart_ns = 0, together_ns = 0, chosen_ns = 0, branches = 0, sequences = 0, rows = 0, texts = 0;
   for (int batch = 0; batch < kBatches; ++batch) {

@@ -48,10 +48,10 @@ inline std::vector<strategy::Sequence> draw(const std::vector<int64_t>& lengths,
 }
 
 // A shipped calibration by name, or a model's shape on H100s.
-inline cost::CostModel cost_of(const std::string& outline, int gpus) {
+inline cost::CostModel cost_of(const std::string& model, int gpus) {
   const std::vector<std::string> shipped = cost::shipped_names();
-  if (std::find(shipped.begin(), shipped.end(), outline) != shipped.end()) {
-    return cost::CostModel(cost::shipped(outline).options);
+  if (std::find(shipped.begin(), shipped.end(), model) != shipped.end()) {
+    return cost::CostModel(cost::shipped(model).options);
   }
   const strategy::Cluster cluster = strategy::cluster_preset("h100x8", gpus / 8);
   cost::AnalyticMemory memory;
@@ -59,8 +59,8 @@ inline cost::CostModel cost_of(const std::string& outline, int gpus) {
   memory.element_bytes = 2;
   memory.owner_bytes_per_parameter = 12;
   const std::vector<int> degrees = {1, 2, 4, 8};
-  return cost::CostModel(cost::analytic_options(model::named_outline(outline), cost::rates_of(cluster),
-                                                memory, degrees, cluster.gpus_per_node));
+  return cost::CostModel(cost::analytic_options(model::named_outline(model), cost::rates_of(cluster), memory,
+                                                degrees, cluster.gpus_per_node));
 }
 
 struct Timed {
@@ -83,7 +83,7 @@ inline Timed timed(const plan::Planner& planner, int64_t step,
 }
 
 struct Case {
-  std::string outline;
+  std::string model;
   Machine machine;
   std::string corpus;  // the corpus that gives the lengths
   int max_cp = 1;
@@ -92,19 +92,19 @@ struct Case {
 
   std::string lanes() const { return max_cp == kAllLanes ? "all" : std::to_string(max_cp); }
   std::string name() const {
-    return outline + "-" + std::to_string(machine.gpus) + "-" + corpus + "-" + lanes();
+    return model + "-" + std::to_string(machine.gpus) + "-" + corpus + "-" + lanes();
   }
   std::string file() const { return kept + "/" + name() + ".txt"; }
 };
 
 inline std::vector<Case> cases(const std::string& folder, const std::string& kept) {
   std::vector<Case> all;
-  for (const char* outline : kModels) {
+  for (const char* model : kModels) {
     for (const Machine& machine : kMachines) {
       for (const char* corpus : {"wikipedia", "code", "system"}) {
         const std::vector<int64_t> lengths =
             read_lengths(folder + "/" + corpus + "_lengths.txt", 2, kContextTokens);
-        for (const int max_cp : kLanes) all.push_back({outline, machine, corpus, max_cp, lengths, kept});
+        for (const int max_cp : kLanes) all.push_back({model, machine, corpus, max_cp, lengths, kept});
       }
     }
   }

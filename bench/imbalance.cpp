@@ -320,7 +320,7 @@ void print(const Mixture& mixture, const Lengths& lengths) {
   }
   const double balanced_ns = mean_step_ns(plans, options, 1, 0);
   for (const Workload& workload : kWorkloads) {
-    const Outcome outcome = Trial(workload, options.model.experts, plans).outcome();
+    const Outcome outcome = Trial(workload, options.model.experts(), plans).outcome();
     std::printf("| %s | %s | %s: %s |", mixture.name, lengths.name, workload.name, workload.text);
     for (size_t way = 0; way + 1 < kWayCount; ++way) {
       const double step_ns = mean_step_ns(plans, options, outcome.busiest[way], kWays[way].spare);

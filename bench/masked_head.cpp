@@ -57,7 +57,7 @@ struct Measured {
 Measured measure(const Head& head, int64_t stride, int repeats) {
   std::vector<int64_t> target_of_row(kRows, -1);
   for (int64_t row = 0; row < kRows; row += stride) {
-    target_of_row[static_cast<size_t>(row)] = row * 7919 % head.context.model.vocab;
+    target_of_row[static_cast<size_t>(row)] = row * 7919 % head.context.model.vocab();
   }
   const layers::Targets targets = layers::targets(target_of_row, {}, at::kCPU);
   Measured measured;

@@ -146,7 +146,8 @@ class RankBench {
     graph::BuildOptions build;
     build.link_plans = &link_plans_;
     const graph::StepGraph graph = graph::build(plan, table_, cost, launch_.world_size, build);
-    const runtime::StepTokens tokens = tokens_of(plan, launch_.world_size, launch_.rank, table_.model.vocab);
+    const runtime::StepTokens tokens =
+        tokens_of(plan, launch_.world_size, launch_.rank, table_.model.vocab());
     runtime::AdamW optimizer;
     optimizer.update = ++updates_;
     ranks_->barrier();

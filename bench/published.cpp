@@ -113,12 +113,12 @@ double published_ns(const Row& row) {
   const std::string& micro_batch = row.at("unit");
   if (micro_batch == "s a step") return value * 1e9;
   if (micro_batch == "tokens/s a GPU") return length * number(row, "sequences") / value / gpus * 1e9;
-  const model::Outline outline = session::model_to_plan(row.at("model"));
-  const model::Program program(outline);
+  const model::Model model = session::model_to_plan(row.at("model"));
+  const model::Program program(model);
   double parameters = 0;
-  for (const model::Bucket& bucket : model::parameter_table(outline, program).buckets)
+  for (const model::Bucket& bucket : model::parameter_table(model, program).buckets)
     parameters += static_cast<double>(bucket.size);
-  const double attended = static_cast<double>(program.blocks().size() * outline.hidden);
+  const double attended = static_cast<double>(program.blocks().size() * model.hidden());
   return (6 * parameters * length + 6 * attended * length * length) / (value / 100 * kPeakFlopsPerNs) / gpus;
 }
 

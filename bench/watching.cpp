@@ -98,7 +98,7 @@ struct Setting {
 
 Setting setting(const std::string& folder, int gpus, const std::string& corpus) {
   bench::Case of{
-      .shape = "llama-7b",
+      .model = "llama-7b",
       .machine = {gpus, std::max(100'000, 3'125 * gpus)},
       .corpus = corpus,
       .max_cp = std::min(gpus, 8),
@@ -414,7 +414,7 @@ void print_acting(const std::string& folder) {
       "| --- | --- | --- | --- |\n");
   for (const char* corpus : {"wikipedia", "code", "system"}) {
     bench::Case of{
-        .shape = "llama-7b",
+        .model = "llama-7b",
         .machine = {8, 100'000},
         .corpus = corpus,
         .max_cp = bench::kAllLanes,

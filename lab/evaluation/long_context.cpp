@@ -56,7 +56,7 @@ std::unique_ptr<study::System> make_sluice(study::SystemInputs inputs, const std
   for (const int tp : degrees) {
     inputs.planner.candidates.push_back(
         strategy::parse_strategy(base::text("1x<", tp, ",1,", kRanks / tp, ">"), kRanks));
-    if (inputs.cost.options().model.experts.count == 0 || degrees.size() == 1) continue;
+    if (inputs.cost.options().model.experts().count == 0 || degrees.size() == 1) continue;
     inputs.planner.candidates.push_back(
         strategy::parse_strategy(base::text("1x<", tp, ",1,", kRanks / tp, ",", kShareLanes, ">"), kRanks));
   }

@@ -95,7 +95,7 @@ void expect_rows_pass_between_stages(const SimulatedRun& run) {
     for (const strategy::PipelineMicroBatch& micro_batch : pipeline.micro_batches) {
       const int64_t rows = (micro_batch.tokens() + scheme.tp - 1) / scheme.tp;
       const int arrows = 2 * (scheme.pp - 1) * scheme.tp * micro_batch.lanes;
-      expected_bytes += arrows * rows * options.model.hidden * options.memory.element_bytes;
+      expected_bytes += arrows * rows * options.model.hidden() * options.memory.element_bytes;
       expected_arrows += static_cast<size_t>(arrows);
     }
   }
