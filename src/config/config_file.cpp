@@ -92,6 +92,7 @@ void require_consistent(ModelConfig& model, const TomlSection& section) {
   if (!has_shape) return model.given.reset();
   try {
     model::validate(model.given->outline());
+    model.resolved = model.given;
   } catch (const InputError& error) {
     throw InputError(text("[config] ", section.file(), ": ", error.what()));
   }

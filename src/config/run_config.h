@@ -24,7 +24,7 @@ namespace sluice::config {
 struct ModelConfig {
   std::string hf;                        // Hugging Face folder; empty: the file's keys give the model
   std::optional<model::Model> given;     // by keys
-  std::optional<model::Model> resolved;  // by resolve_model()
+  std::optional<model::Model> resolved;  // with its head and tuning, by resolve_model(); before: as given
   std::optional<int64_t> seed;           // seed of initial weights; none: data.seed
   base::WeightFormat base = base::WeightFormat::kPlain;  // format of weights that a LoRA run freezes
 };
