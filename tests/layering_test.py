@@ -16,7 +16,7 @@ READS_VALUES = {"model", "layers"}
 # An outline is what config.json says of usual decoders; others take a model::Model. Tests make small outlines.
 OUTLINES = {"model/outline.h", "model/outline_sizes.h"}
 READS_OUTLINES = {"src/config/keys.cpp", "src/config/config_file.cpp", "src/cost/measured_prices.cpp"}
-TEST_FILE = re.compile(r"_test\.cpp$|/test_|/testing")
+TEST_FILE = re.compile(r"_test\.cpp$|/test_")
 # Kernels of ops by what they run on. They do not know each other: operations choose between them.
 BACKENDS = re.compile(r"ops/(cpu|cuda|libraries)/")
 # Kernels of other modules are made of these.

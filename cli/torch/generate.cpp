@@ -125,7 +125,7 @@ std::string text_of(const Task& task, const generate::Output& output, const corp
   return corpus::Behind(*tokenizer, task.tokens).text(output.tokens);
 }
 
-// What the file of prompts has: a text or messages; the text of token ids.
+// A prompt as its file has it: a text or messages; the text of token ids.
 void add_prompt(const Task& task, const corpus::Tokenizer* tokenizer, base::Json& line) {
   const Prompt& prompt = task.prompt;
   if (!prompt.chat.empty()) {

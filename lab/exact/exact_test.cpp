@@ -144,7 +144,7 @@ TEST(Exact, BoundAndOursEncloseTheOptimum) {
     ASSERT_LE(best.estimated_ns, found.estimated_ns) << "seed " << seed;
     const auto excess = static_cast<int64_t>(cost::Wide{found.estimated_ns - best.estimated_ns} * 1'000'000 /
                                              best.estimated_ns);
-    EXPECT_LE(excess, 55'000) << "seed " << seed << ' ' << base::join(texts, " | ");
+    EXPECT_LE(excess, 50'000) << "seed " << seed << ' ' << base::join(texts, " | ");
     excess_ppm.push_back(excess);
   }
   std::sort(excess_ppm.begin(), excess_ppm.end());

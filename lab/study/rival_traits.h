@@ -10,7 +10,7 @@
 
 namespace sluice::study {
 
-// What other programs do in their passes and our runtime does not.
+// Habits of other programs' passes that our runtime does not have.
 struct RivalTraits {
   // The weight gradient is part of the backward cell, as in plain 1F1B.
   bool one_backward_cell = false;

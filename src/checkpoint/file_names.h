@@ -16,7 +16,7 @@ struct FileNames {
   bool stacked_experts = false;     // one tensor for all experts: [experts, out, in],
   bool transposed_experts = false;  // or [experts, in, out]
 
-  // Returns "model.language_model.layers.0.mlp.up_proj.weight" for "model.layers().0.mlp.up_proj.weight".
+  // Returns "model.language_model.layers.0.mlp.up_proj.weight" for "model.layers.0.mlp.up_proj.weight".
   std::string of(const std::string& name) const;
   // A parameter's tensors under these names.
   std::vector<model::HuggingFaceTensor> tensors(const model::Bucket& bucket,

@@ -119,7 +119,7 @@ void Checkpoint::require_model(const model::Model& model, TensorType type) const
   if (model.base().coded() && model.base() != manifest_.model.base()) {
     throw InputError(text(directory_.string(), " has its frozen base in ", text_of(manifest_.model.base()),
                           " but the run in ", text_of(model.base()),
-                          ": resume with the model.base() and train.dtype ",
+                          ": resume with the model.base and train.dtype ",
                           "it was made with, or begin from an export"));
   }
   if (manifest_.type != type) {

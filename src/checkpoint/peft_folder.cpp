@@ -149,7 +149,7 @@ std::string PeftFolder::module_of(const std::string& tensor, std::string_view ro
 
 void PeftFolder::require_shape(const TensorInfo& tensor, const std::vector<int64_t>& expected) const {
   if (tensor.shape != expected) {
-    refuse(text("tensor '", tensor.name, "' has model ", shape_text(tensor.shape), ", the model asks for ",
+    refuse(text("tensor '", tensor.name, "' has shape ", shape_text(tensor.shape), ", the model asks for ",
                 shape_text(expected), ": ", another_base()));
   }
   if (size_of(tensor.type) == 0 || tensor.type == TensorType::kFloat64)

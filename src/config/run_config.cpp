@@ -253,12 +253,12 @@ void tune(RunConfig& config) {
   // Generation would hold the whole base expanded, which the proof of memory does not include.
   if (model.base().coded() && (config.generates() || config.train.sample_every > 0)) {
     throw base::InputError(
-        base::text("model.base() is ", base::name_of(model.base().format), ", but ",
+        base::text("model.base is ", base::name_of(model.base().format), ", but ",
                    config.rl.rolls_out()      ? "rl.algorithm"
                    : config.teacher.lmbda > 0 ? "teacher.lmbda"
                                               : "train.sample_every",
                    " generates text within the run, which computes with whole weights: set "
-                   "model.base() = \"none\""));
+                   "model.base = \"none\""));
   }
   if (config.optimizer.groups.empty()) return;
   const std::vector<std::string> names = model::tensor_names(model::parameter_table(model));

@@ -95,12 +95,12 @@ struct MemoryModel {
 struct Conditions {
   static constexpr int64_t kWhole = 1'000'000;
   strategy::MemoryPolicy policy = {};  // for micro-batches that name none
-  // Of a pipeline's ranks. Computation takes so many hundredths of the time; transfers, copies and updates
+  // A pipeline's ranks compute in so many hundredths of the time; transfers, copies and updates
   // take as long as before.
   int slowed_percent = 100;
   int64_t memory_bytes = 0;                                               // 0: the memory model's
   std::shared_ptr<const strategy::LowPrecisionGemms> low_precision = {};  // null: none
-  // Of sequences with branches, priced by their lengths alone: their attention takes so many millionths of
+  // Sequences with branches are priced by their lengths alone: their attention takes so many millionths of
   // that of plain sequences. They work on copies, as lanes on a ring do.
   int64_t attended_ppm = kWhole;
 

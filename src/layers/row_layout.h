@@ -105,7 +105,7 @@ struct RowLayout {
   std::shared_ptr<CarriedRows> carried;  // null: nothing is carried yet
   int64_t longest = 0;                   // one past the largest position: the length that rotary tables need
 
-  // Of attention through a window; 0: to all rows. REQUIRES: one of the model's.
+  // Rows of attention through a window; 0: all rows. REQUIRES: one of the model's windows.
   const AttendedRows& attended_through(int64_t window) const;
   const std::vector<ops::AttentionBlock>& cached_through(int64_t window) const;
 };

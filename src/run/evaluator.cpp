@@ -173,7 +173,7 @@ void Evaluator::Impl::reload(const std::function<ModelSource()>& open) {
   try {
     model = open();
     if (model.model() != table_.model)
-      fault = base::text(model.name(), " is a model of another model: start anew with it");
+      fault = base::text(model.name(), " is a model of another shape: start anew with it");
   } catch (const base::Error& error) {
     fault = error.what();
   }
