@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "strategy/readable.h"
 
 namespace sluice::bench {
 
@@ -24,8 +25,9 @@ class ResultLines {
   bool has(const base::Json& key) const { return known_.contains(key_of(key)); }
   void add(base::Json key, const base::Json& result) {
     key.update(result);
-    std::ofstream(path_, std::ios::app) << key.dump() << "\n";
-    std::cout << key.dump().substr(0, 220) << std::endl;
+    const std::string line = strategy::readable_text(key.dump());  // pages quote schemes
+    std::ofstream(path_, std::ios::app) << line << "\n";
+    std::cout << line.substr(0, 220) << std::endl;
   }
 
  private:

@@ -1,6 +1,7 @@
 #include "model/lora_targets.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -20,13 +21,13 @@ LoraTarget target_of(const Lora& lora, const std::string& entry) {
   const std::vector<std::string> parts = base::split(entry, ':');
   if (parts.size() == 1) return {.name = entry, .rank = lora.rank, .alpha = lora.alpha};
   const std::optional<int64_t> rank = base::parse_integer(parts[1]);
-  const std::optional<double> alpha = parts.size() == 3 ? base::parse_number(parts[2]) : std::nullopt;
-  if (parts.front().empty() || !rank || !alpha || !kTargetRanks.holds(*rank) ||
-      !kTargetAlphas.holds(*alpha)) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // no range holds it
+  const double alpha = parts.size() == 3 ? base::parse_number(parts[2]).value_or(kNone) : kNone;
+  if (parts.front().empty() || !rank || !kTargetRanks.holds(*rank) || !kTargetAlphas.holds(alpha)) {
     throw base::InputError(
         text("lora.targets has '", entry, "': give a name, or NAME:RANK:ALPHA, as \"q_proj:4:32\""));
   }
-  return {.name = parts.front(), .rank = *rank, .alpha = *alpha, .own = true};
+  return {.name = parts.front(), .rank = *rank, .alpha = alpha, .own = true};
 }
 
 template <typename Matches>
