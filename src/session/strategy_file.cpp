@@ -24,13 +24,11 @@ using strategy::Strategy;
 
 constexpr const char* kSchema = "sluice.strategies/1";
 
-Strategy parse(std::string_view written, const std::string& where, int world_size) {
-  try {
-    return strategy::parse_strategy(written, world_size);
-  } catch (const InputError& error) {
-    throw InputError(text(where, ": ", error.what()));
-  }
-}
+// A strategy as it was written. Messages begin with `where`: a place in a file; empty: it was given as it is.
+struct Entry {
+  std::string written;
+  std::string where;
+};
 
 // Whether the text begins like a strategy with named degrees: "tp2,cp8", "2x fsdp8".
 bool names_a_degree(const std::string& written) {
@@ -45,14 +43,53 @@ bool names_a_degree(const std::string& written) {
   return false;
 }
 
-std::vector<Strategy> at_least_one(std::vector<Strategy> strategies, const std::string& name) {
-  if (strategies.empty()) throw InputError(text(name, " holds no strategy: give one a line, or run propose"));
-  return strategies;
+std::vector<Entry> entries_in_json(const Json& json, const std::string& name) {
+  base::require_schema(json, kSchema, name);
+  const auto list = base::require<Json>(json, "strategies", name);
+  if (!list.is_array()) throw InputError(text(name, ": key 'strategies' is not a list"));
+  std::vector<Entry> entries;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const std::string where = text(name, ": strategies[", i, "]");
+    entries.push_back({base::require<std::string>(list[i], "strategy", where), where});
+  }
+  return entries;
 }
 
-std::vector<Strategy> read_file(const std::string& path, int world_size) {
-  if (path.ends_with(".json")) return strategies_from_json(base::read_json(path), path, world_size);
-  return strategies_from_text(base::read_file(path), path, world_size);
+std::vector<Entry> entries_in_text(const std::string& bytes, const std::string& name) {
+  std::vector<Entry> entries;
+  int line_number = 0;
+  for (const std::string& line : base::split(bytes, '\n')) {
+    ++line_number;
+    const std::string_view value = base::trim(std::string_view(line).substr(0, line.find('#')));
+    if (!value.empty()) entries.push_back({std::string(value), text(name, ":", line_number)});
+  }
+  return entries;
+}
+
+// Of a strategy's text, or of a file.
+std::vector<Entry> entries_of(const std::string& given) {
+  std::error_code ignored;
+  const bool exists = std::filesystem::exists(given, ignored);
+  if (given.find('<') != std::string::npos || (!exists && names_a_degree(given))) return {{given, ""}};
+  if (!exists)
+    throw InputError(text("'", given, "' is no file and no strategy: write one as 'tp4,pp2 + 2x cp2'"));
+  if (given.ends_with(".json")) return entries_in_json(base::read_json(given), given);
+  return entries_in_text(base::read_file(given), given);
+}
+
+Strategy parse(const Entry& entry, int world_size) {
+  try {
+    return strategy::parse_strategy(entry.written, world_size);
+  } catch (const InputError& error) {
+    throw InputError(entry.where.empty() ? error.what() : text(entry.where, ": ", error.what()));
+  }
+}
+
+std::vector<Strategy> parse(const std::vector<Entry>& entries, const std::string& name, int world_size) {
+  if (entries.empty()) throw InputError(text(name, " holds no strategy: give one a line, or run propose"));
+  std::vector<Strategy> strategies;
+  for (const Entry& entry : entries) strategies.push_back(parse(entry, world_size));
+  return strategies;
 }
 
 // Tokens per second over the batches that the strategy holds.
@@ -90,44 +127,18 @@ std::optional<double> mfu(const plan::Proposal& proposal,
 }  // namespace
 
 std::vector<Strategy> strategies_from_json(const base::Json& json, const std::string& name, int world_size) {
-  base::require_schema(json, kSchema, name);
-  const auto entries = base::require<base::Json>(json, "strategies", name);
-  if (!entries.is_array()) throw InputError(text(name, ": key 'strategies' is not a list"));
-  std::vector<Strategy> strategies;
-  for (size_t i = 0; i < entries.size(); ++i) {
-    const std::string where = text(name, ": strategies[", i, "]");
-    strategies.push_back(parse(base::require<std::string>(entries[i], "strategy", where), where, world_size));
-  }
-  return at_least_one(std::move(strategies), name);
+  return parse(entries_in_json(json, name), name, world_size);
 }
 
 std::vector<Strategy> strategies_from_text(const std::string& bytes, const std::string& name,
                                            int world_size) {
-  std::vector<Strategy> strategies;
-  int line_number = 0;
-  for (const std::string& line : base::split(bytes, '\n')) {
-    ++line_number;
-    const std::string_view value = base::trim(std::string_view(line).substr(0, line.find('#')));
-    if (!value.empty()) strategies.push_back(parse(value, text(name, ":", line_number), world_size));
-  }
-  return at_least_one(std::move(strategies), name);
+  return parse(entries_in_text(bytes, name), name, world_size);
 }
 
 std::vector<Strategy> read_strategies(const std::vector<std::string>& given, int world_size) {
   std::vector<Strategy> strategies;
-  for (const std::string& each : given) {
-    std::error_code ignored;
-    const bool is_text = each.find('<') != std::string::npos ||
-                         (!std::filesystem::exists(each, ignored) && names_a_degree(each));
-    if (is_text) {
-      strategies.push_back(strategy::parse_strategy(each, world_size));
-      continue;
-    }
-    if (!std::filesystem::exists(each, ignored)) {
-      throw InputError(text("'", each, "' is no file and no strategy: write one as 'tp4,pp2 + 2x cp2'"));
-    }
-    std::ranges::move(read_file(each, world_size), std::back_inserter(strategies));
-  }
+  for (const std::string& each : given)
+    std::ranges::move(parse(entries_of(each), each, world_size), std::back_inserter(strategies));
   return strategies;
 }
 
