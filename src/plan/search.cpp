@@ -13,6 +13,16 @@ namespace {
 
 constexpr int kRoundsInVain = 2;
 
+std::vector<Place> without(std::vector<Place> members, Place left_out) {
+  std::erase(members, left_out);
+  return members;
+}
+
+std::vector<Place> with(std::vector<Place> members, Place added) {
+  members.insert(std::lower_bound(members.begin(), members.end(), added), added);
+  return members;
+}
+
 }  // namespace
 
 SortedBatch::SortedBatch(std::vector<int64_t> batch_lengths) : lengths(std::move(batch_lengths)) {
@@ -113,26 +123,48 @@ bool CandidateSearch::worth_improving(const strategy::Scheme& scheme) const {
   return scheme.cp == 1 ? scheme.pp > 1 : is_few();
 }
 
-bool CandidateSearch::relocate_one(Packed& packed) const {
+size_t CandidateSearch::last_of(const Packed& packed) {
+  size_t last = 0;
+  while (packed.pipelines[last].makespan_ns != packed.end_ns()) ++last;
+  return last;
+}
+
+bool CandidateSearch::take_if_sooner(Packed& packed, const std::array<NewMembers, 2>& changed) const {
   const int64_t last_ns = packed.end_ns();
-  size_t from = 0;
-  while (packed.pipelines[from].makespan_ns != last_ns) ++from;
+  for (const NewMembers& each : changed) {
+    if (pack_pipeline(each.pipeline, each.members, true).makespan_ns >= last_ns) return false;
+  }
+  for (const NewMembers& each : changed) {
+    packed.pipelines[each.pipeline] = pack_pipeline(each.pipeline, each.members, true);
+    packed.members[each.pipeline] = each.members;
+  }
+  return true;
+}
+
+bool CandidateSearch::relocate_one(Packed& packed) const {
+  const size_t from = last_of(packed);
   for (const Place moved : packed.members[from]) {
-    std::vector<Place> rest = packed.members[from];
-    std::erase(rest, moved);
-    const PackedPipeline& without = pack_pipeline(from, rest, true);
-    if (without.makespan_ns >= last_ns) continue;
+    const std::vector<Place> rest = without(packed.members[from], moved);
     for (size_t to = 0; to < packed.pipelines.size(); ++to) {
       if (to == from || !floors_->fits(moved, group_of_[to])) continue;
-      std::vector<Place> more = packed.members[to];
-      more.insert(std::lower_bound(more.begin(), more.end(), moved), moved);
-      const PackedPipeline& with = pack_pipeline(to, more, true);
-      if (with.makespan_ns >= last_ns) continue;
-      packed.pipelines[from] = without;
-      packed.pipelines[to] = with;
-      packed.members[from] = std::move(rest);
-      packed.members[to] = std::move(more);
-      return true;
+      if (take_if_sooner(packed, {{{from, rest}, {to, with(packed.members[to], moved)}}})) return true;
+    }
+  }
+  return false;
+}
+
+bool CandidateSearch::exchange_two(Packed& packed) const {
+  const size_t from = last_of(packed);
+  for (const Place given : packed.members[from]) {
+    const std::vector<Place> rest = without(packed.members[from], given);
+    for (size_t to = 0; to < packed.pipelines.size(); ++to) {
+      if (to == from || !floors_->fits(given, group_of_[to])) continue;
+      for (const Place taken : packed.members[to]) {
+        if (batch_->sorted[taken] == batch_->sorted[given] || !floors_->fits(taken, group_of_[from]))
+          continue;
+        const std::vector<Place> others = with(without(packed.members[to], taken), given);
+        if (take_if_sooner(packed, {{{from, with(rest, taken)}, {to, others}}})) return true;
+      }
     }
   }
   return false;
@@ -220,7 +252,7 @@ const std::vector<PackedPipeline>& CandidateSearch::run(Effort effort, int64_t b
   again.place(pipeline_of);
   set_overheads(packed_, again);
   consider(std::move(again), true);
-  while (is_few() && packed_.end_ns() > goal_ns && relocate_one(packed_)) {
+  while (is_few() && packed_.end_ns() > goal_ns && (relocate_one(packed_) || exchange_two(packed_))) {
   }
   return packed_.pipelines;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -49,7 +50,7 @@ class CandidateSearch {
   // makespans' excess over the estimates then becomes the overhead. Search and packing repeat
   // until two rounds in a row bring no gain or the bound is near. kFull continues with
   // thorough packing. With stages it also packs the start in which each sequence goes where
-  // it ends first. In a small batch it moves single sequences while that gains. Plans that
+  // it ends first. In a small batch it moves and exchanges single sequences while that gains. Plans that
   // end at `below_ns` or later are useless: a strategy of one pipeline, whose sequences have
   // no other place, is given up at that end and keeps its earlier plan. REQUIRES: a bound.
   const std::vector<PackedPipeline>& run(Effort effort, int64_t below_ns = base::kNever);
@@ -86,9 +87,18 @@ class CandidateSearch {
   void pack_changed(const Assignment& assignment, std::vector<size_t> changed, bool improves,
                     Packed& packed) const;
   void set_overheads(const Packed& packed, Assignment& assignment) const;
-  // For small batches, where estimates are least reliable: moves a sequence off the pipeline
-  // that ends last if both pipelines, packed again, end sooner. False if no move helps.
+  // For small batches, where estimates are least reliable: moves a sequence off the pipeline that ends last,
+  // or exchanges one of its sequences for another pipeline's, if both pipelines, packed again, end sooner.
+  // False if that helps nowhere.
   bool relocate_one(Packed& packed) const;
+  bool exchange_two(Packed& packed) const;
+  struct NewMembers {
+    size_t pipeline = 0;
+    std::vector<Place> members;
+  };
+  // Gives two pipelines these members if both then end before the last pipeline does now.
+  bool take_if_sooner(Packed& packed, const std::array<NewMembers, 2>& changed) const;
+  static size_t last_of(const Packed& packed);  // the pipeline that ends last
   const SchemeCost& scheme_of(size_t pipeline) const { return *groups_[group_of_[pipeline]].scheme; }
 
   const strategy::Strategy* strategy_;

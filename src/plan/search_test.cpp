@@ -88,6 +88,25 @@ Planner planner_of(const std::string& text, const cost::CostModel& cost) {
   return Planner({.world_size = kWorld, .candidates = {strategy::parse_strategy(text, kWorld)}}, cost);
 }
 
+// Tensor parallelism and stages take 390 and 302 tokens at different costs, which no estimate tells apart; no
+// single move helps.
+TEST(Search, ExchangesTwoSequencesOfASmallBatch) {
+  const cost::CostModel cost = test_cost(128'000'000, 8);
+  const Planner planner({.world_size = kWorld,
+                         .candidates = {strategy::parse_strategy("<1,2,1> + <2,1,1>", kWorld)},
+                         .method = ours()},
+                        cost);
+  const strategy::StepPlan plan = planner.plan(
+      0, {{.length_tokens = 555}, {.length_tokens = 390}, {.length_tokens = 555}, {.length_tokens = 302}});
+  std::vector<int64_t> staged;
+  for (const strategy::PipelineMicroBatch& micro_batch : plan.pipelines[0].micro_batches) {
+    for (const strategy::MicroBatchSequence& each : micro_batch.sequences)
+      staged.push_back(each.length_tokens);
+  }
+  std::ranges::sort(staged);
+  EXPECT_EQ(staged, (std::vector<int64_t>{302, 555}));
+}
+
 TEST(Search, BoundIsBelowAndPlanCloseToTheExhaustiveBest) {
   const std::vector<std::string> texts = {"2x<1,1,1>",         "<2,1,1> + 2x<1,1,1>", "<1,2,1>",
                                           "<1,2,1> + <2,1,1>", "2x<1,2,1>",           "<1,4,1>"};
