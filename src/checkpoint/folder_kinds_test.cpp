@@ -24,7 +24,9 @@ namespace {
 namespace fs = std::filesystem;
 using base::Json;
 using testing::AllOf;
+using testing::AnyOf;
 using testing::HasSubstr;
+using testing::Not;
 
 struct TensorBytes {
   std::string type;
@@ -249,15 +251,41 @@ TensorBytes with_last_two_turned(const TensorBytes& tensor) {
   return turned;
 }
 
-// Files hold a tensor for each expert, or one of all experts in either layout.
-TEST_F(FolderKinds, ExpertsMayBeStacked) {
+model::Outline three_experts() {
   Json config = model::config_json(model::exported_outline(false));
   config.update({{"model_type", "qwen3_moe"},
                  {"architectures", {"Qwen3MoeForCausalLM"}},
                  {"num_experts", 3},
                  {"num_experts_per_tok", 2},
                  {"moe_intermediate_size", 5}});
-  const model::Outline outline = model::outline_from_hugging_face(config, "config.json");
+  return model::outline_from_hugging_face(config, "config.json");
+}
+
+// A message names the expert's tensor that is at fault, and no other expert's.
+TEST_F(FolderKinds, FaultsOfOneExpertNameItsTensorAlone) {
+  const FolderTensors tensors = make(three_experts());
+  const std::string name = "model.layers.1.mlp.experts.2.up_proj.weight";
+  const auto fault_with = [&](auto change) {
+    FolderTensors changed = tensors;
+    change(changed);
+    put(changed);
+    return fault();
+  };
+  const auto one_expert = Not(AnyOf(HasSubstr("experts.0"), HasSubstr("experts.1"), HasSubstr("gate_proj")));
+  EXPECT_THAT(fault_with([&](FolderTensors& all) { all.erase(name); }),
+              AllOf(HasSubstr("'" + name + "' is missing"), one_expert));
+  EXPECT_THAT(
+      fault_with([&](FolderTensors& all) { std::swap(all.at(name).shape[0], all.at(name).shape[1]); }),
+      AllOf(HasSubstr(name), HasSubstr("has shape [12, 5], config.json asks for [5, 12]"), one_expert));
+  EXPECT_THAT(fault_with([&](FolderTensors& all) {
+                all["model.layers.1.mlp.experts.3.up_proj.weight"] = all.at(name);
+              }),
+              AllOf(HasSubstr("'model.layers.1.mlp.experts.3.up_proj.weight' is not part"), one_expert));
+}
+
+// Files hold a tensor for each expert, or one of all experts in either layout.
+TEST_F(FolderKinds, ExpertsMayBeStacked) {
+  const model::Outline outline = three_experts();
   const FolderTensors single = make(outline);
   FolderTensors stacked = single;
   for (int layer = 0; layer < 2; ++layer) {
