@@ -4,7 +4,7 @@
 # they start on any machine, quickly. libtorch's kernels (libtorch_cuda) and NCCL are loaded when a GPU is
 # first used (ops/device.cpp, transport/nccl_api_cuda.cpp, docs/decisions/0003-cuda-build.md).
 set(SLUICE_CUDA_FOUND OFF)
-find_program(SLUICE_NVCC nvcc PATHS /usr/local/cuda/bin)
+find_program(SLUICE_NVCC nvcc PATHS /usr/local/cuda/bin ${SLUICE_SITE_PACKAGES}/nvidia/cu13/bin)  # the last: bootstrap --gpu
 if(SLUICE_NVCC)
   get_filename_component(cuda_root ${SLUICE_NVCC} REALPATH)
   get_filename_component(cuda_root ${cuda_root}/../.. ABSOLUTE)

@@ -13,6 +13,7 @@
 #include "cli/torch_commands.h"
 #include "cost/snapshot_cost.h"
 #include "ops/device.h"
+#include "profile/device_check.h"
 #include "profile/machine.h"
 #include "storage/s3_store.h"
 #include "transport/device_transport.h"
@@ -49,6 +50,25 @@ Finding snapshots(const profile::Machine& machine) {
                  " in /dev/shm, where snapshots outlive ranks that torchrun or MPI end")};
 }
 
+// Lets each GPU, or else the processor, compute and communicate.
+void add_checks(const profile::Machine& machine, std::vector<Finding>& findings) {
+  std::vector<c10::Device> devices;
+  for (size_t gpu = 0; gpu < machine.gpus.size(); ++gpu)
+    devices.emplace_back(c10::kCUDA, static_cast<c10::DeviceIndex>(gpu));
+  const auto add = [&](const std::string& where, const profile::DeviceCheck& check) {
+    findings.push_back(
+        {check.fault.empty(), check.what, where + (check.fault.empty() ? check.figure : check.fault)});
+  };
+  if (devices.empty()) devices.assign(2, c10::kCPU);
+  for (const c10::Device& device : devices) {
+    const std::string where =
+        device.is_cpu() ? "" : base::text("GPU ", static_cast<int>(device.index()), ": ");
+    for (const profile::DeviceCheck& check : profile::check_device(device)) add(where, check);
+    if (device.is_cpu()) break;
+  }
+  add("", profile::check_collective(devices));
+}
+
 std::vector<Finding> examine() {
   const profile::Machine machine = profile::this_machine();
   std::vector<Finding> findings;
@@ -66,9 +86,8 @@ std::vector<Finding> examine() {
                   machine.memory_limit.empty() ? "" : base::text(", the limit in ", machine.memory_limit))});
   findings.push_back(snapshots(machine));
   if (!machine.built_with_cuda) {
-    findings.push_back(
-        {false, "CUDA build",
-         "no nvcc was found when this was built: install the CUDA 13 toolkit and run make build"});
+    findings.push_back({false, "CUDA build",
+                        "no nvcc was found when this was built: run tools/bootstrap --gpu, then make build"});
   } else if (machine.gpus.empty()) {
     findings.push_back({false, "GPUs",
                         machine.gpu_fault.empty()
@@ -92,6 +111,7 @@ std::vector<Finding> examine() {
          "its frontend's headers were not there when this was built, so attention on GPUs is slower: "
          "run tools/bootstrap and build again"});
   }
+  add_checks(machine, findings);
   const corpus::PythonTools tools = python_tools();
   const bool has_tokenizers = !tools.interpreter.empty() || tools.usual.size() > 1;
   findings.push_back(

@@ -13,16 +13,6 @@ namespace {
 
 constexpr int kRoundsInVain = 2;
 
-std::vector<Place> without(std::vector<Place> members, Place left_out) {
-  std::erase(members, left_out);
-  return members;
-}
-
-std::vector<Place> with(std::vector<Place> members, Place added) {
-  members.insert(std::lower_bound(members.begin(), members.end(), added), added);
-  return members;
-}
-
 }  // namespace
 
 SortedBatch::SortedBatch(std::vector<int64_t> batch_lengths) : lengths(std::move(batch_lengths)) {
@@ -32,12 +22,6 @@ SortedBatch::SortedBatch(std::vector<int64_t> batch_lengths) : lengths(std::move
     return lengths[static_cast<size_t>(a)] > lengths[static_cast<size_t>(b)];
   });
   for (const int sequence : sequence_of) sorted.push_back(lengths[static_cast<size_t>(sequence)]);
-}
-
-int64_t last_end_ns(const std::vector<PackedPipeline>& packed) {
-  int64_t last = 0;
-  for (const PackedPipeline& pipeline : packed) last = std::max(last, pipeline.makespan_ns);
-  return last;
 }
 
 CandidateSearch::CandidateSearch(const strategy::Strategy& strategy, const SchemeCosts& schemes,
@@ -123,53 +107,6 @@ bool CandidateSearch::worth_improving(const strategy::Scheme& scheme) const {
   return scheme.cp == 1 ? scheme.pp > 1 : is_few();
 }
 
-size_t CandidateSearch::last_of(const Packed& packed) {
-  size_t last = 0;
-  while (packed.pipelines[last].makespan_ns != packed.end_ns()) ++last;
-  return last;
-}
-
-bool CandidateSearch::take_if_sooner(Packed& packed, const std::array<NewMembers, 2>& changed) const {
-  const int64_t last_ns = packed.end_ns();
-  for (const NewMembers& each : changed) {
-    if (pack_pipeline(each.pipeline, each.members, true).makespan_ns >= last_ns) return false;
-  }
-  for (const NewMembers& each : changed) {
-    packed.pipelines[each.pipeline] = pack_pipeline(each.pipeline, each.members, true);
-    packed.members[each.pipeline] = each.members;
-  }
-  return true;
-}
-
-bool CandidateSearch::relocate_one(Packed& packed) const {
-  const size_t from = last_of(packed);
-  for (const Place moved : packed.members[from]) {
-    const std::vector<Place> rest = without(packed.members[from], moved);
-    for (size_t to = 0; to < packed.pipelines.size(); ++to) {
-      if (to == from || !floors_->fits(moved, group_of_[to])) continue;
-      if (take_if_sooner(packed, {{{from, rest}, {to, with(packed.members[to], moved)}}})) return true;
-    }
-  }
-  return false;
-}
-
-bool CandidateSearch::exchange_two(Packed& packed) const {
-  const size_t from = last_of(packed);
-  for (const Place given : packed.members[from]) {
-    const std::vector<Place> rest = without(packed.members[from], given);
-    for (size_t to = 0; to < packed.pipelines.size(); ++to) {
-      if (to == from || !floors_->fits(given, group_of_[to])) continue;
-      for (const Place taken : packed.members[to]) {
-        if (batch_->sorted[taken] == batch_->sorted[given] || !floors_->fits(taken, group_of_[from]))
-          continue;
-        const std::vector<Place> others = with(without(packed.members[to], taken), given);
-        if (take_if_sooner(packed, {{{from, with(rest, taken)}, {to, others}}})) return true;
-      }
-    }
-  }
-  return false;
-}
-
 bool CandidateSearch::is_few() const { return floors_->sequences() <= kFewSequences; }
 
 bool CandidateSearch::has_stages() const {
@@ -183,7 +120,7 @@ int64_t CandidateSearch::expected_ns() const {
 }
 
 void CandidateSearch::pack_changed(const Assignment& assignment, std::vector<size_t> changed, bool improves,
-                                   Packed& packed) const {
+                                   PackedAssignment& packed) const {
   for (const size_t p : changed) packed.pipelines[p].makespan_ns = 0;
   std::stable_sort(changed.begin(), changed.end(),
                    [&](size_t a, size_t b) { return assignment.end_ns(a) > assignment.end_ns(b); });
@@ -195,20 +132,20 @@ void CandidateSearch::pack_changed(const Assignment& assignment, std::vector<siz
   }
 }
 
-void CandidateSearch::set_overheads(const Packed& packed, Assignment& assignment) const {
+void CandidateSearch::set_overheads(const PackedAssignment& packed, Assignment& assignment) const {
   for (size_t p = 0; p < group_of_.size(); ++p) {
     if (!packed.members[p].empty()) assignment.set_end_ns(p, packed.pipelines[p].makespan_ns);
   }
 }
 
-CandidateSearch::Packed CandidateSearch::pack_and_improve(Assignment assignment, int64_t goal_ns,
-                                                          bool improves) const {
-  Packed now{.pipelines = std::vector<PackedPipeline>(group_of_.size()),
-             .members = std::vector<std::vector<Place>>(group_of_.size())};
+PackedAssignment CandidateSearch::pack_and_improve(Assignment assignment, int64_t goal_ns,
+                                                   bool improves) const {
+  PackedAssignment now{.pipelines = std::vector<PackedPipeline>(group_of_.size()),
+                       .members = std::vector<std::vector<Place>>(group_of_.size())};
   std::vector<size_t> all(group_of_.size());
   std::iota(all.begin(), all.end(), size_t{0});
   pack_changed(assignment, all, improves, now);
-  Packed best = now;
+  PackedAssignment best = now;
   for (int in_vain = 0; in_vain < kRoundsInVain && best.end_ns() > goal_ns;) {
     set_overheads(now, assignment);
     assignment.improve(goal_ns);
@@ -238,7 +175,7 @@ const std::vector<PackedPipeline>& CandidateSearch::run(Effort effort, int64_t b
   }
   if (effort == Effort::kQuick || end_ns() <= goal_ns || packed_.pipelines.empty()) return packed_.pipelines;
   const auto consider = [&](Assignment assignment, bool improves) {
-    Packed next = pack_and_improve(std::move(assignment), goal_ns, improves);
+    PackedAssignment next = pack_and_improve(std::move(assignment), goal_ns, improves);
     if (next.end_ns() < packed_.end_ns()) std::swap(next, packed_);
   };
   if (packed_.pipelines.size() > 1 && has_stages() && seeds_.has(Seed::kSoonest))
@@ -252,7 +189,14 @@ const std::vector<PackedPipeline>& CandidateSearch::run(Effort effort, int64_t b
   again.place(pipeline_of);
   set_overheads(packed_, again);
   consider(std::move(again), true);
-  while (is_few() && packed_.end_ns() > goal_ns && (relocate_one(packed_) || exchange_two(packed_))) {
+  if (is_few()) {
+    FewSequences(
+        {.pack = [this](size_t pipeline, const std::vector<Place>& members) -> const PackedPipeline& {
+           return pack_pipeline(pipeline, members, true);
+         },
+         .fits = [this](Place place, size_t pipeline) { return floors_->fits(place, group_of_[pipeline]); },
+         .equal = [this](Place a, Place b) { return batch_->sorted[a] == batch_->sorted[b]; }})
+        .improve(packed_, goal_ns);
   }
   return packed_.pipelines;
 }

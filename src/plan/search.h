@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -13,6 +12,7 @@
 #include "base/never.h"
 #include "plan/assign.h"
 #include "plan/bound.h"
+#include "plan/few_sequences.h"
 #include "plan/pack.h"
 #include "plan/seeds.h"
 
@@ -25,8 +25,6 @@ struct SortedBatch {
   std::vector<int64_t> sorted;   // by place, descending
   std::vector<int> sequence_of;  // by place: index into `lengths`
 };
-
-int64_t last_end_ns(const std::vector<PackedPipeline>& packed);
 
 // The arguments must outlive this.
 class CandidateSearch {
@@ -62,18 +60,11 @@ class CandidateSearch {
   }
 
  private:
-  // A packed assignment: plans and members of pipelines.
-  struct Packed {
-    std::vector<PackedPipeline> pipelines;
-    std::vector<std::vector<Place>> members;  // by pipeline
-    int64_t end_ns() const { return last_end_ns(pipelines); }
-  };
-
   // Filled by the bound's prices and first overheads.
   Assignment filled(int64_t target_ns) const;
   Assignment start() const;
   // Rounds of packing and improving.
-  Packed pack_and_improve(Assignment assignment, int64_t goal_ns, bool improves) const;
+  PackedAssignment pack_and_improve(Assignment assignment, int64_t goal_ns, bool improves) const;
   bool has_stages() const;
   // Whether the batch is small enough that moves of single sequences are worth a packing each.
   bool is_few() const;
@@ -85,20 +76,8 @@ class CandidateSearch {
   // Packs pipelines whose members have changed, those with the latest estimated
   // end first. A pipeline that ends well before them need not be packed better.
   void pack_changed(const Assignment& assignment, std::vector<size_t> changed, bool improves,
-                    Packed& packed) const;
-  void set_overheads(const Packed& packed, Assignment& assignment) const;
-  // For small batches, where estimates are least reliable: moves a sequence off the pipeline that ends last,
-  // or exchanges one of its sequences for another pipeline's, if both pipelines, packed again, end sooner.
-  // False if that helps nowhere.
-  bool relocate_one(Packed& packed) const;
-  bool exchange_two(Packed& packed) const;
-  struct NewMembers {
-    size_t pipeline = 0;
-    std::vector<Place> members;
-  };
-  // Gives two pipelines these members if both then end before the last pipeline does now.
-  bool take_if_sooner(Packed& packed, const std::array<NewMembers, 2>& changed) const;
-  static size_t last_of(const Packed& packed);  // the pipeline that ends last
+                    PackedAssignment& packed) const;
+  void set_overheads(const PackedAssignment& packed, Assignment& assignment) const;
   const SchemeCost& scheme_of(size_t pipeline) const { return *groups_[group_of_[pipeline]].scheme; }
 
   const strategy::Strategy* strategy_;
@@ -108,7 +87,7 @@ class CandidateSearch {
   std::vector<size_t> group_of_;  // by pipeline
   std::unique_ptr<FloorTable> floors_;
   std::optional<Bound> bound_;
-  Packed packed_;
+  PackedAssignment packed_;
   int64_t below_ns_ = base::kNever;  // for a single pipeline
   int64_t given_up_ns_ = 0;          // run()'s below_ns if no plan was found below it
   struct Known {

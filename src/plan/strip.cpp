@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kTried = 3;  // loads of each width that a sequence tries with their exchange
 // A sequence may add this much less to a load than its linear work, by rounding.
-constexpr int64_t kRoundingNs = 8;
+constexpr int64_t kLinearRoundingNs = 8;
 
 // The numbers of lanes that sequences are cut over. Beyond a node only
 // whole nodes: heads then divide best, and no node's lanes are split.
@@ -130,7 +130,7 @@ bool Strip::may_hold_rest(int place) const {
   if (!in_passes()) return true;
   const bool times_tokens = packing_.scheme.scheme().pp == 1;
   const cost::Wide roundings = times_tokens ? cost::Wide{times_.places() - place} * packing_.lanes() : 0;
-  return usable_tokens_ + tokens_in(kRoundingNs * roundings) >= rest_tokens_[at];
+  return usable_tokens_ + tokens_in(kLinearRoundingNs * roundings) >= rest_tokens_[at];
 }
 
 // If lanes stack loads, a sequence prefers beginning a load
