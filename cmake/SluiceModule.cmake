@@ -8,7 +8,7 @@
 #
 # lab's libraries are built where something links them; its tests are built and run by `make lab` and `make test ALL=1`.
 #
-# Most of a file's time goes to its headers, so files are compiled by sixes (SLUICE_UNITY). What two files of a
+# Most of a file's time goes to its headers, so files are compiled by sixes (SLUICE_UNITY, SLUICE_UNITY_BATCH). What two files of a
 # module define in their unnamed namespaces must then not be called alike.
 function(sluice_module name)
   cmake_parse_arguments(module "TORCH" "TEST_SHARDS;TEST_ENVIRONMENT" "DEPENDS;EXTERNAL;TEST_INPUTS" ${ARGN})

@@ -8,7 +8,7 @@ namespace sluice::published {
 namespace {
 
 using Wide = __int128;
-constexpr int64_t kUnitPrice = int64_t{1} << 20;
+constexpr int64_t kSchemePrice = int64_t{1} << 20;
 
 class IdealSearch {
  public:
@@ -34,14 +34,14 @@ class IdealSearch {
  private:
   // Prices begin inverse to the middle sequence's times, then change in shrinking steps that raise the bound.
   void set_prices() {
-    prices_.assign(times_.schemes(), kUnitPrice);
+    prices_.assign(times_.schemes(), kSchemePrice);
     if (order_.empty()) return set_least();
     const int middle = order_[order_.size() / 2];
     int64_t least = std::numeric_limits<int64_t>::max();
     for (size_t k = 0; k < prices_.size(); ++k) least = std::min(least, time_in_the_middle(middle, k));
     for (size_t k = 0; k < prices_.size(); ++k) {
       prices_[k] = std::max<int64_t>(
-          1, static_cast<int64_t>(Wide{kUnitPrice} * least / time_in_the_middle(middle, k)));
+          1, static_cast<int64_t>(Wide{kSchemePrice} * least / time_in_the_middle(middle, k)));
     }
     set_least();
     for (int64_t parts = 8; parts <= 256; parts *= 2) {

@@ -9,7 +9,7 @@ namespace {
 
 using base::Json;
 
-constexpr const char* kSchema = "sluice.folder/1";
+constexpr const char* kFolderSchema = "sluice.folder/1";
 
 // Routers add these biases to scores to choose experts. BF16's rounding steps near them are as large as the
 // differences between experts; transformers, too, computes with them in FP32.
@@ -26,7 +26,7 @@ TensorType FolderRecord::exported(const std::string& tensor, TensorType type) co
 Companion to_companion(const FolderRecord& record) {
   Json types = Json::object();
   for (const auto& [tensor, type] : record.types) types[config_name(type)].push_back(tensor);
-  const Json json = {{"schema", kSchema},
+  const Json json = {{"schema", kFolderSchema},
                      {"origin", record.origin},
                      {"type", config_name(record.type)},
                      {"types", types},
@@ -45,7 +45,7 @@ FolderRecord folder_record(const std::vector<Companion>& companions) {
   if (found == companions.end()) return record;
   const std::string& name = found->name;
   const Json json = base::parse_json(found->bytes, name);
-  base::require_schema(json, kSchema, name);
+  base::require_schema(json, kFolderSchema, name);
   record.origin = base::require<std::string>(json, "origin", name);
   record.type = type_from_config_name(base::require<std::string>(json, "type", name), name + ": type");
   const auto types = base::require<Json>(json, "types", name);

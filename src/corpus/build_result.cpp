@@ -11,7 +11,7 @@ using base::Json;
 
 namespace {
 
-constexpr const char* kSchema = "sluice.part/1";
+constexpr const char* kPartSchema = "sluice.part/1";
 // The shortest context length in the table; the others double from there.
 constexpr int64_t kShortestContext = 512;
 
@@ -85,18 +85,12 @@ Json lengths_json(const BuildResult& result) {
 }
 
 Json part_json(const BuildResult& result, const std::string& what) {
-  return {{"schema", kSchema},
-          {"part", result.part.index + 1},
-          {"parts", result.part.count},
-          {"what", what},
-          {"vocabulary", result.vocabulary},
-          {"begin_id", result.begin_id},
-          {"end_id", result.end_id},
-          {"tokenizer", result.tokenizer.filename().string()},
-          {"has_mask", result.has_mask},
-          {"chat_options", result.chat_options},
-          {"sources", result.source_names},
-          {"encoded", to_json(result.encoded)}};
+  return {{"schema", kPartSchema},           {"part", result.part.index + 1},
+          {"parts", result.part.count},      {"what", what},
+          {"vocabulary", result.vocabulary}, {"begin_id", result.begin_id},
+          {"end_id", result.end_id},         {"tokenizer", result.tokenizer.filename().string()},
+          {"has_mask", result.has_mask},     {"chat_options", result.chat_options},
+          {"sources", result.source_names},  {"encoded", to_json(result.encoded)}};
 }
 
 std::optional<PartFile> read_part_file(const std::filesystem::path& prefix) {
@@ -104,7 +98,7 @@ std::optional<PartFile> read_part_file(const std::filesystem::path& prefix) {
   if (!std::filesystem::exists(path)) return std::nullopt;
   const std::string name = path.string();
   const Json json = base::read_json(path);
-  base::require_schema(json, kSchema, name);
+  base::require_schema(json, kPartSchema, name);
   PartFile part{.what = base::require<std::string>(json, "what", name)};
   BuildResult& result = part.result;
   result.part = {base::require<int64_t>(json, "part", name) - 1, base::require<int64_t>(json, "parts", name)};

@@ -27,7 +27,7 @@ constexpr std::string_view kMagic("MMIDIDX\0\0", 9);
 constexpr uint64_t kVersion = 1;
 constexpr size_t kHeaderBytes = 9 + 8 + 1 + 8 + 8;
 constexpr int64_t kUint16Vocabulary = 65'500;
-constexpr size_t kBufferBytes = size_t{1} << 20;
+constexpr size_t kMaskBytes = size_t{1} << 20;
 constexpr const char* kRebuild = ": copy the corpus again or rebuild it with `sluice corpus build`";
 
 template <typename T>
@@ -333,9 +333,9 @@ void IndexedCorpus::fetch_ahead(std::span<const TokenRange> ranges) const {
 
 bool IndexedCorpus::has_targets() const {
   if (!mask_) return true;
-  std::vector<std::byte> piece(kBufferBytes);
-  for (int64_t begin = 0; begin < mask_->size(); begin += kBufferBytes) {
-    const int64_t end = std::min<int64_t>(mask_->size(), begin + static_cast<int64_t>(kBufferBytes));
+  std::vector<std::byte> piece(kMaskBytes);
+  for (int64_t begin = 0; begin < mask_->size(); begin += kMaskBytes) {
+    const int64_t end = std::min<int64_t>(mask_->size(), begin + static_cast<int64_t>(kMaskBytes));
     mask_->read({begin, end}, piece.data());
     const auto read = std::span(piece).first(static_cast<size_t>(end - begin));
     if (std::ranges::any_of(read, [](std::byte counts) { return counts != std::byte{0}; })) return true;
@@ -464,7 +464,7 @@ void IndexedWriter::add(std::span<const int32_t> tokens, std::span<const uint8_t
   if (labels_file_) label_buffer_.append(label).append("\n");
   lengths_.push_back(static_cast<int32_t>(tokens.size()));
   tokens_ += static_cast<int64_t>(tokens.size());
-  if (token_buffer_.size() >= kBufferBytes) flush_tokens();
+  if (token_buffer_.size() >= kMaskBytes) flush_tokens();
 }
 
 void IndexedWriter::flush_tokens() {

@@ -29,7 +29,7 @@ using base::text;
 
 namespace {
 
-constexpr char kOk = 'K';
+constexpr char kReady = 'K';
 constexpr char kLacking = 'M';
 constexpr int kChannel = 3;                       // the child's end of the socket
 constexpr size_t kBufferBytes = size_t{1} << 16;  // per direction
@@ -153,7 +153,7 @@ std::string PythonChild::try_interpreter(const std::filesystem::path& interprete
     set_patience(tools_.start_s);
     const char status = receive_number<char>();
     set_patience(0);
-    if (status == kOk) return "";
+    if (status == kReady) return "";
     const std::string message = receive_text();
     stop();
     if (status == kLacking) return message;
@@ -276,7 +276,7 @@ std::string PythonChild::receive_text() {
 }
 
 void PythonChild::check_status() {
-  if (receive_number<char>() == kOk) return;
+  if (receive_number<char>() == kReady) return;
   throw InputError(receive_text());
 }
 

@@ -30,10 +30,10 @@ constexpr int64_t kMostBytes = int64_t{1} << 50;
 constexpr int64_t kMostBytesPerToken = int64_t{1} << 40;
 constexpr int64_t kMostBytesPerElement = 64;
 constexpr int64_t kMostParameters = int64_t{1} << 48;
-constexpr int64_t kMostTokens = int64_t{1} << 31;
+constexpr int64_t kMostPaddedTokens = int64_t{1} << 31;
 // No device has a link of 10 TB/s: NVLink 5 moves 0.9 TB/s in one direction, a GPU's own memory 8 TB/s.
 constexpr int64_t kMostBytesPerSecond = 10'000'000'000'000;
-constexpr int64_t kMostNs = int64_t{1} << 44;  // five hours
+constexpr int64_t kMostPriceNs = int64_t{1} << 44;  // five hours
 constexpr int kMostDegree = 1024;
 constexpr int kMostRanks = 1 << 20;
 
@@ -86,7 +86,7 @@ class Reader {
     const Reader reader = object(key);
     DecodeCost cost{.key = Quadratic::from_ns(reader.real("key", 0x1p20), 0, 0).a,
                     .pair = Quadratic::from_ns(reader.real("pair", 0x1p20), 0, 0).a,
-                    .state_ns = reader.integer("state", 0, kMostNs)};
+                    .state_ns = reader.integer("state", 0, kMostPriceNs)};
     const Json& rows = reader.member("rows");
     if (!rows.is_array() || rows.empty())
       base::refuse(rows, "rows", "pairs of rows and nanoseconds", reader.where_);
@@ -95,7 +95,7 @@ class Reader {
       const bool pair = row.is_array() && row.size() == 2;
       const auto number = [&](size_t at, int64_t from) {
         const int64_t value = pair && base::holds_integer<int64_t>(row[at]) ? row[at].get<int64_t>() : -1;
-        if (value < from || value > kMostNs)
+        if (value < from || value > kMostPriceNs)
           base::refuse(row, "rows", "ascending rows, each with its nanoseconds", reader.where_);
         return value;
       };
@@ -132,7 +132,7 @@ class Reader {
 
   LinkTimes link(const std::string& key) const {
     const Reader inner = object(key);
-    return {.latency_ns = inner.integer("latency_ns", 0, kMostNs),
+    return {.latency_ns = inner.integer("latency_ns", 0, kMostPriceNs),
             .bytes_per_s = inner.bandwidth("bytes_per_s")};
   }
 
@@ -275,7 +275,7 @@ void read_scheme(const Json& json, const std::string& where, CostModel::Options&
   }
   const SchemeTimes row{.stage = reader.times(),
                         .saved_bytes_per_token = reader.integer("bytes_per_token", 1, kMostBytesPerToken),
-                        .util_len_tokens = reader.integer("util_len", 0, kMostTokens),
+                        .util_len_tokens = reader.integer("util_len", 0, kMostPaddedTokens),
                         .derived = base::get_or<bool>(json, "derived", false, where)};
   if (!options.scheme_times.try_emplace({scheme.tp, scheme.pp}, row).second) {
     throw InputError(text(name, " stands there twice: remove one"));
@@ -455,10 +455,10 @@ Calibration calibration_from_json(const Json& json, const std::string& name) {
   options.inter = links.link("inter");
   if (links.has("host")) options.host = links.link("host");
   options.memory = memory_from_json(reader.object("memory"));
-  options.update_ps_per_element = reader.integer("update_ps_per_element", 0, kMostNs);
-  if (reader.has("ring_step_ns")) options.ring_step_ns = reader.integer("ring_step_ns", 0, kMostNs);
+  options.update_ps_per_element = reader.integer("update_ps_per_element", 0, kMostPriceNs);
+  if (reader.has("ring_step_ns")) options.ring_step_ns = reader.integer("ring_step_ns", 0, kMostPriceNs);
   if (reader.has("code_ps_per_element"))
-    options.code_ps_per_element = reader.integer("code_ps_per_element", 0, kMostNs);
+    options.code_ps_per_element = reader.integer("code_ps_per_element", 0, kMostPriceNs);
   read_topology(json, name, options);
   return calibration;
 }

@@ -9,9 +9,9 @@
 namespace sluice::graph {
 namespace {
 
-class Lowering {
+class PingPongLowering {
  public:
-  Lowering() {
+  PingPongLowering() {
     graph_.world_size = 2;
     graph_.purpose = Purpose::kEvaluate;
   }
@@ -47,7 +47,7 @@ class Lowering {
 
 StepGraph ping_pong(std::span<const PingPongLayer> layers, int micro_batches) {
   SLUICE_ASSERT(!layers.empty() && micro_batches >= 1, "ping-pong of nothing");
-  Lowering lowering;
+  PingPongLowering lowering;
   std::vector<int> last(static_cast<size_t>(micro_batches), -1);
   for (const PingPongLayer& layer : layers) {
     for (int micro_batch = 0; micro_batch < micro_batches; ++micro_batch) {

@@ -15,7 +15,7 @@ namespace {
 
 using Halves = SchemeCost::Halves;
 
-constexpr size_t kTried = 6;  // loads that a sequence may move to
+constexpr size_t kMovesTried = 6;  // loads that a sequence may move to
 
 class Leveller {
  public:
@@ -136,13 +136,13 @@ class Leveller {
     std::vector<std::pair<int64_t, size_t>> slack;
     for (const Listed& listed : listed_) {
       for (const auto& [lanes, both] : listed.both) {
-        size_t more = kTried + 1;  // one may be `from`
+        size_t more = kMovesTried + 1;  // one may be `from`
         for (auto at = both.begin(); at != both.end() && more > 0; ++at, --more) {
           if (at->second != from) slack.emplace_back(-slack_ns(filling_.loads[at->second]), at->second);
         }
       }
     }
-    const size_t tried = std::min(kTried, slack.size());
+    const size_t tried = std::min(kMovesTried, slack.size());
     std::ranges::partial_sort(slack, slack.begin() + static_cast<std::ptrdiff_t>(tried));
     std::vector<size_t> loads;
     for (size_t i = 0; i < tried; ++i) loads.push_back(slack[i].second);

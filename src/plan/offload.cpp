@@ -41,7 +41,7 @@ OffloadChoice choose_offload(const OffloadProblem& problem) {
 
 namespace {
 
-constexpr int kStepPermille = 50;
+constexpr int kOffloadStepPermille = 50;
 
 // Whether the first block's forward on a lane's work takes at least as long as its copies.
 bool hides(const cost::CostModel& cost, const strategy::Scheme& scheme, const cost::Work& work) {
@@ -62,7 +62,7 @@ cost::CostModel offloading(const cost::CostModel& cost, int permille) {
 int hidden_permille(const cost::CostModel& cost, std::span<const strategy::Strategy> strategies,
                     int world_size) {
   int hidden = 0;
-  for (int permille = kStepPermille; permille <= kMilli; permille += kStepPermille) {
+  for (int permille = kOffloadStepPermille; permille <= kMilli; permille += kOffloadStepPermille) {
     const cost::CostModel under = offloading(cost, permille);
     for (const strategy::Strategy& strategy : strategies) {
       for (const strategy::Pipeline& pipeline : strategy.pipelines) {

@@ -18,7 +18,7 @@ using base::InputError;
 using base::Json;
 using base::text;
 
-constexpr const char* kSchema = "sluice.cluster/1";
+constexpr const char* kClusterSchema = "sluice.cluster/1";
 constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr int64_t kGiB = int64_t{1} << 30;
 
@@ -148,7 +148,7 @@ void refuse_unknown_keys(const Json& json, const std::vector<std::string>& known
   if (!json.is_object()) return;
   for (const auto& [key, value] : json.items()) {
     if (std::ranges::count(known, key) > 0) continue;
-    if (const base::Rename* row = base::renamed("json", key, kSchema))
+    if (const base::Rename* row = base::renamed("json", key, kClusterSchema))
       throw InputError(text(name, ": ", key, " is now ", row->name));
     const std::string nearest = base::nearest_word(key, known);
     throw InputError(text(name, ": unknown key '", key, "': ",
@@ -279,7 +279,7 @@ std::vector<Device> devices_of(const Cluster& cluster, int ranks, int tenths) {
 }
 
 Json to_json(const Cluster& cluster) {
-  Json json = {{"schema", kSchema},
+  Json json = {{"schema", kClusterSchema},
                {"name", cluster.name},
                {"nodes", cluster.nodes},
                {"gpus_per_node", cluster.gpus_per_node},
@@ -371,7 +371,7 @@ Json with_kinds(Json json, const std::string& name, std::vector<NodeKind>& kinds
 }  // namespace
 
 Cluster cluster_from_json(const Json& file, const std::string& name) {
-  base::require_schema(file, kSchema, name);
+  base::require_schema(file, kClusterSchema, name);
   std::vector<NodeKind> kinds;
   const Json json = with_kinds(file, name, kinds);
   std::vector<std::string> known = {"groups"};

@@ -67,7 +67,7 @@ using heartbeat::Peer;
 using heartbeat::PeerCard;
 using heartbeat::Sign;
 
-constexpr const char* kPurpose = "heartbeat";
+constexpr const char* kBeatPurpose = "heartbeat";
 constexpr int kHubs = 2;
 constexpr uint32_t kLongestText = 4096;
 
@@ -157,12 +157,12 @@ class Heartbeat::Watch {
     const PeerCard& card = cards_[static_cast<size_t>(hub)];
     const int port = static_cast<int>(card.port);
     add({.rank = hub,
-         .socket = enter(card.address, port, options_.key, kPurpose, rank_, options_.join_timeout_ns)});
+         .socket = enter(card.address, port, options_.key, kBeatPurpose, rank_, options_.join_timeout_ns)});
   }
 
   // On a hub: waits until all ranks of higher number have connected.
   void receive_the_others(Socket listener) {
-    Reception reception(only(std::move(listener)), options_.key, kPurpose, {});
+    Reception reception(only(std::move(listener)), options_.key, kBeatPurpose, {});
     const Clock::time_point deadline = Clock::now() + std::chrono::nanoseconds(options_.join_timeout_ns);
     while (true) {
       for (Guest& guest : reception.serve()) add({.rank = guest.rank, .socket = std::move(guest.socket)});

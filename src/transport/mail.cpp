@@ -11,7 +11,7 @@
 namespace sluice::transport {
 namespace {
 
-constexpr uint32_t kLongestMessage = 4 << 20;  // enough for a roster of some ten thousand members
+constexpr uint32_t kLongestLetter = 4 << 20;  // enough for a roster of some ten thousand members
 constexpr int kMostStrangers = 64;
 
 // A frame: the message's size, its proof and the message.
@@ -110,7 +110,7 @@ bool Mail::read(Incoming& incoming, std::vector<std::string>& messages) const {
   while (incoming.received.size() - taken >= kHeaderBytes) {
     uint32_t size = 0;
     std::memcpy(&size, incoming.received.data() + taken, sizeof size);
-    if (size > kLongestMessage) return false;
+    if (size > kLongestLetter) return false;
     if (incoming.received.size() - taken < kHeaderBytes + size) break;
     const std::string proof = incoming.received.substr(taken + sizeof size, kProofBytes);
     std::string message = incoming.received.substr(taken + kHeaderBytes, size);

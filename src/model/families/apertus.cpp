@@ -9,7 +9,7 @@ constexpr TensorNames kApertusTensors[] = {{roles::kAttentionNorm, {"attention_l
                                            {roles::kMlpNorm, {"feedforward_layernorm.weight"}}};
 
 // transformers stretches rotary positions by default, for files without the key.
-base::Json usual_rope(const Reader& config, Outline&) {
+base::Json apertus_rope(const Reader& config, Outline&) {
   base::Json changed = config.json();
   for (const char* key : {"rope_parameters", "rope_scaling", "rope_theta"}) {
     if (changed.contains(key) && !changed.at(key).is_null()) return changed;
@@ -27,7 +27,7 @@ extern const Names kApertusNames{kApertusTensors};
 void read_apertus(Reader& config, Outline& outline) {
   read_decoder(
       config,
-      {.norm_eps = 1e-5, .rope_theta = 12e6, .biases = true, .activation = "xielu", .own_rope = usual_rope},
+      {.norm_eps = 1e-5, .rope_theta = 12e6, .biases = true, .activation = "xielu", .own_rope = apertus_rope},
       outline);
   config.only("qk_norm", true);
   config.off("post_norm");

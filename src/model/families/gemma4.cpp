@@ -189,7 +189,7 @@ void read_sizes(Reader& config, Outline& outline) {
 }
 
 // The last layer has no window, whatever the file says.
-void read_windows(Reader& config, Outline& outline) {
+void read_attention_windows(Reader& config, Outline& outline) {
   read_window(config, 512, outline);
   if (outline.window == 0) config.refuse("sliding_window", nullptr, "a window's width");
   read_layer_types(config, outline, [&](int64_t layer) { return (layer + 1) % 6 != 0; });
@@ -206,7 +206,7 @@ extern const Names kGemma4Names{kGemma4Tensors};
 void read_gemma4(Reader& config, Outline& outline) {
   refuse_other_gemma4(config);
   read_sizes(config, outline);
-  read_windows(config, outline);
+  read_attention_windows(config, outline);
   read_routed(config, outline);
   const bool keys_are_values = config.has("attention_k_eq_v");
   const FullHeads full = read_full_heads(config, outline, keys_are_values);
