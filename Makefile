@@ -40,9 +40,9 @@ tested: configure # what `make test` runs
 test-bootstrap: ## Install what is missing, and what tests run beside: launchers, a MILP solver, transformers
 	@tools/bootstrap --test
 
-# ALL=1: everything, and whole tables instead of samples. ONLY=REGEX: tests with such names. SEED=N draws the samples.
+# ALL=1: everything, and whole tables instead of samples; with SAMPLE=1 samples all the same. ONLY=REGEX: tests with such names. SEED=N draws the samples.
 test: test-bootstrap tested ## Build, run the tests whose inputs changed since they passed (ALL=1: everything), say what was skipped
-	$(RUN_TESTS) $(if $(ALL),--all)
+	$(RUN_TESTS) $(if $(ALL),--all) $(if $(SAMPLE),--sample)
 
 lab: test-bootstrap ## Build and run lab's tests: what Sluice is compared with
 	$(MAKE) configure && cmake --build $(BUILD) -j $(JOBS) --target lab_tests

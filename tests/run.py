@@ -2,7 +2,7 @@
 """Runs the tests of a build whose inputs changed since they last passed, and says what ran: cases that passed and failed,
 those that stood from before, and those that were skipped, with why.
 
-    tests/run.py --build build [--all] [--only REGEX] [--seed N] [--jobs N] [-- ctest options]
+    tests/run.py --build build [--all [--sample]] [--only REGEX] [--seed N] [--jobs N] [-- ctest options]
 
 A case is a test of GoogleTest's or unittest's, or a whole program of any other kind. What a test's inputs are stands in
 tests/stamps.py. A test that failed or was skipped as a whole runs again the next time, and so does one with cases that
@@ -214,6 +214,7 @@ def parse_options():
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build"))
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processors; a test more runs at a time")
     parser.add_argument("--all", action="store_true", help="also what stands from before, and what `make test` only samples")
+    parser.add_argument("--sample", action="store_true", help="with --all: the samples in place of the whole tables")
     parser.add_argument("--only", metavar="REGEX", help="only tests with such names")
     parser.add_argument("--seed", type=int, help="draws the samples; by default made of the program's content")
     parser.add_argument("--trace", action="store_true", help="run each under strace, and name the files of the repository that it "
@@ -225,7 +226,8 @@ def parse_options():
 def main():
     options = parse_options()
     build = options.build.resolve()
-    arguments = [*options.ctest, *(["-C", "all", "-LE", f"^{stamps.SAMPLE}$"] if options.all else [])]
+    left_out = stamps.TABLE if options.sample else stamps.SAMPLE
+    arguments = [*options.ctest, *(["-C", "all", "-LE", f"^{left_out}$"] if options.all else [])]
     kept = stamps.Stamps(build, [ROOT, build])
     seed = options.seed if options.seed is not None else seed_of(build, kept.digests)
     os.environ[stamps.SEED] = str(seed)

@@ -178,9 +178,11 @@ class Runs(unittest.TestCase):
         self.declare("one")
         self.declare("drawn", LABELS="sample")
         self.tests["whole"] = 'if(CTEST_CONFIGURATION_TYPE MATCHES "^(all)$")\n' \
-            f'add_test(whole "/bin/sh" "-c" "echo whole >>{self.build}/ran.log")\nendif()'
+            f'add_test(whole "/bin/sh" "-c" "echo whole >>{self.build}/ran.log")\n' \
+            'set_tests_properties(whole PROPERTIES LABELS "other;table")\nendif()'
         self.assertEqual(self.ran(), ["drawn", "one"])
         self.assertEqual(self.ran("--all"), ["one", "whole"])
+        self.assertEqual(self.ran("--all", "--sample"), ["drawn", "one"])
 
     def test_a_sample_stands_with_its_seed_alone(self):
         self.declare("drawn", "echo $SLUICE_SEED >>seeds", LABELS="sample", WORKING_DIRECTORY=self.build)

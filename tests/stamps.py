@@ -31,6 +31,8 @@ VARIABLES = re.compile(r"(SLUICE|OMP|KMP|GOMP|ATEN|ONEDNN|DNNL|MKL|OPENBLAS|TORC
 SEED = "SLUICE_SEED"
 # A test with this label draws a sample of cases, by $SLUICE_SEED.
 SAMPLE = "sample"
+# The whole table of which another test draws a sample.
+TABLE = "table"
 # What tests look for on a machine, and run or leave out.
 COMMANDS = ("mpirun", "srun", "slurmctld", "ip", "unshare", "mount", "faketime", "strace", "gdb", "taskset", "g++", "git",
             "nvidia-smi", "prlimit", "timeout", "bash")
