@@ -215,6 +215,7 @@ TEST(Answer, AdaptersAreChosenByNameAndAnswerByIt) {
   };
   EXPECT_EQ(choice_of(told("zero")).at("text"), "000");
   EXPECT_EQ(choice_of(told("one")).at("text"), "111");
+  EXPECT_EQ(told("zero").at("model"), "zero");
   EXPECT_EQ(told("one").at("model"), "one");
   EXPECT_EQ(choice_of(told(nullptr)).at("text"), "def");
   EXPECT_EQ(told(nullptr).at("model"), "mine");
