@@ -7,6 +7,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "layers/kv_cache.h"
+#include "model/outline.h"
+
 namespace sluice::layers {
 namespace {
 
@@ -63,6 +66,54 @@ TEST(Layout, WhatALaneHasAloneLiesBehindWhatExchangesHeads) {
   EXPECT_TRUE(at::equal(layout.recurrent_heads.wire_row_A, at::tensor({0, 5, 6, 1, 2, 3, 4}, at::kLong)));
   micro_batch.lane = 1;
   EXPECT_EQ(cp_row_layout(micro_batch, 1, at::kCPU).own, nullptr);
+}
+
+// A cache of one attention layer, whose rows a test names.
+KvCache small_cache() {
+  const model::Outline outline{
+      .layers = 1, .hidden = 8, .heads = 2, .kv_heads = 1, .head_dim = 4, .ffn_hidden = 6, .vocab = 11};
+  const model::Program program(outline);
+  return {layer_context(outline, {}, 50, at::dtype(at::kFloat)),
+          program,
+          program.blocks(),
+          64,
+          4,
+          at::dtype(at::kFloat)};
+}
+
+// The next tokens of a sequence that goes on, in two runs of the cache, beside a new prompt.
+TEST(Layout, CachedPiecesAttendToTheirEarlierTokensWhereverTheseLie) {
+  const KvCache cache = small_cache();
+  const std::vector<CachedPiece> pieces = {
+      {.length = 2, .begin = 7, .before = {{32, 36}, {8, 11}}, .own = {{11, 12}, {40, 41}}, .slot = 3},
+      {.length = 3, .begin = 0, .before = {}, .own = {{20, 23}}, .slot = 1}};
+  const RowLayout layout = cached_row_layout(pieces, cache, 2, at::kCPU, {.convolution = 4});
+  EXPECT_TRUE(at::equal(layout.position_T, at::tensor({7, 8, 0, 1, 2, 0}, at::kLong)));
+  EXPECT_EQ(layout.longest, 9);
+  EXPECT_EQ(layout.attended.sequences.begins, (std::vector<int64_t>{0, 2, 5}));
+  EXPECT_TRUE(at::equal(layout.cached.row_T, at::tensor({11, 40, 20, 21, 22}, at::kLong)));
+  const ops::AttentionBlock first{{0, 2}, {32, 36}, 7}, second{{0, 2}, {8, 11}, 3};
+  EXPECT_EQ(layout.cached.before, (std::vector<ops::AttentionBlock>{first, second}));
+  EXPECT_TRUE(at::equal(layout.cached.slot_P, at::tensor({3, 1}, at::kLong)));
+  EXPECT_EQ(layout.cached.goes_on_P[0].item<double>(), 1);
+  EXPECT_EQ(layout.cached.goes_on_P[1].item<double>(), 0) << "a new sequence has no state";
+}
+
+// Through a window of 4 tokens the first new one sees three earlier ones, which lie in the second run.
+TEST(Layout, CachedPiecesSeeThroughAWindowOnlyItsRows) {
+  const KvCache cache = small_cache();
+  const std::vector<CachedPiece> pieces = {
+      {.length = 1, .begin = 7, .before = {{32, 36}, {8, 11}}, .own = {{11, 12}}}};
+  const RowLayout layout = cached_row_layout(pieces, cache, 1, at::kCPU, {.windows = {4}});
+  const ops::AttentionBlock seen{{0, 1}, {8, 11}, 3};
+  EXPECT_EQ(layout.cached_through(4), (std::vector<ops::AttentionBlock>{seen}));
+  EXPECT_EQ(layout.cached_through(0).size(), 2U) << "layers without the window see all";
+}
+
+TEST(Layout, ValuesOfTokensAreFilledUpForInertRows) {
+  const RowLayout layout = row_layout({{3}}, 4, at::kCPU);
+  EXPECT_TRUE(at::equal(row_values({5, 6, 7}, layout, at::kCPU), at::tensor({5, 6, 7, -1}, at::kLong)));
+  EXPECT_TRUE(at::equal(row_values({5, 6, 7}, layout, at::kCPU, 9), at::tensor({5, 6, 7, 9}, at::kLong)));
 }
 
 }  // namespace

@@ -287,9 +287,9 @@ CompletionRequest RequestReader::read(const std::string& body, Endpoint endpoint
   request.adapter = read_model(json, model, adapters);
   read_lengths(json, request);
   read_sampling(json, *this, seed, request.sampling);
-  request.samples =
-      static_cast<int>(std::clamp<int64_t>(read_field<int64_t>(json, "n").value_or(1), 0, 1000));
-  require_field_in<int64_t>("n", request.samples, {1, 128});
+  const int64_t samples = read_field<int64_t>(json, "n").value_or(1);
+  require_field_in<int64_t>("n", samples, {1, 128});
+  request.samples = static_cast<int>(samples);
   read_stops(json, *this, request);
   read_stream(json, request);
   read_logprobs(json, request);

@@ -201,7 +201,8 @@ bool Engine::between_steps(const std::function<void()>& action, const std::strin
   action_ = &action;
   message_ = message;
   work_came_.notify_one();
-  action_done_.wait(lock, [this] { return action_ == nullptr || stopping_ || !fault_.empty(); });
+  // An action that has begun uses the caller's values until it has run, also when the engine stops meanwhile.
+  action_done_.wait(lock, [this] { return action_ == nullptr || ended_; });
   const bool ran = action_ == nullptr;
   action_ = nullptr;
   if (action_fault_) std::rethrow_exception(std::exchange(action_fault_, nullptr));
