@@ -82,7 +82,7 @@ void run(const FitsArguments& arguments) {
     std::cout << asked << ": fits (" << inputs.calibration.source << ")\n\n" << table_of(*fit);
   }
   if (fit) return;
-  throw base::InfeasibleError(text(asked, " do not fit: ", session::way_out(request)));
+  throw base::InfeasibleError(text(asked, " do not fit: ", session::way_out(request, other)));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -149,12 +150,25 @@ int64_t MemoryCost::expanded_bytes(base::Interval run) const {
   return most * options().memory.element_bytes;
 }
 
+namespace {
+
+// Whatever decides a block's bytes: its kind, whether it is recomputed, and whether a backward reaches it.
+using BlockTraits = std::tuple<int, bool, bool>;
+
+BlockTraits traits_of(const CostModel& cost, int64_t position) {
+  const model::Program& program = cost.program();
+  return {program.at(position).kind, cost.recomputes(position), position >= program.first_trained()};
+}
+
+}  // namespace
+
 template <typename Visit>
 void MemoryCost::for_each_kind_of_block(base::Interval run, Visit visit) const {
   const base::Interval blocks = program().blocks_in(run);
+  std::set<BlockTraits> visited;  // kinds that take turns are visited once
   for (int64_t position = blocks.begin; position < blocks.end; ++position) {
     if (position > blocks.begin && like_before(position)) continue;
-    visit(position);
+    if (visited.insert(traits_of(cost_, position)).second) visit(position);
     if (all_blocks_alike()) return;
   }
 }
@@ -254,12 +268,16 @@ int64_t MemoryCost::held_bytes_of_stage(int stage) const {
     held =
         model::carried_bytes(program(), program().blocks().begin, scheme_.tp, options().memory.element_bytes);
   int64_t most = held, of_kind = 0, leaving = 0;
+  std::map<BlockTraits, std::pair<int64_t, int64_t>> known;  // of_kind and leaving
   std::array<int64_t, kLayersThatStay> staying{};  // bytes that the newest blocks free once others come
   for (int64_t position = blocks.begin; position < blocks.end; ++position) {
     if (position == blocks.begin || !like_before(position)) {
-      of_kind = kept_bytes_per_token(position);
-      leaving = offloaded_bytes(position, 1);
-      if (split) of_kind += deferred_bytes_per_token(position);
+      const auto [at, is_new] = known.try_emplace(traits_of(cost_, position));
+      if (is_new) {
+        const int64_t deferred = split ? deferred_bytes_per_token(position) : 0;
+        at->second = {kept_bytes_per_token(position) + deferred, offloaded_bytes(position, 1)};
+      }
+      std::tie(of_kind, leaving) = at->second;
     }
     int64_t& oldest = staying[static_cast<size_t>((position - blocks.begin) % kLayersThatStay)];
     held += of_kind - std::exchange(oldest, leaving);

@@ -1,6 +1,7 @@
 #include "graph/link_plan.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/hash.h"
 
@@ -43,6 +44,27 @@ void add(LinkPlan::Elements& to, const model::Bucket& bucket, int64_t elements) 
   if (bucket.coded) to.coded += elements;
 }
 
+// Buckets that owners cut alike and that count alike.
+struct Alike {
+  const model::Bucket* first = nullptr;
+  int64_t count = 0;
+};
+
+std::vector<Alike> alike_buckets(const model::ParameterTable& table) {
+  const auto traits = [](const model::Bucket& of) { return std::tuple(of.size, of.trained, of.coded); };
+  std::vector<Alike> kinds;
+  for (const model::Bucket& bucket : table.buckets) {
+    const auto known =
+        std::ranges::find(kinds, traits(bucket), [&](const Alike& kind) { return traits(*kind.first); });
+    if (known == kinds.end()) {
+      kinds.push_back({&bucket, 1});
+    } else {
+      ++known->count;
+    }
+  }
+  return kinds;
+}
+
 std::string key_of(const strategy::Strategy& strategy, const LinkMachine& machine) {
   base::CanonicalBytes key;
   key.add(machine.world_size).add(machine.topology.node_ranks()).add(machine.topology.nic_ranks());
@@ -72,10 +94,11 @@ LinkPlan link_plan(const model::ParameterTable& table, const strategy::Strategy&
   plan.pull = way(plan, table, link::Moved::kAll);
   const bool all_trained = std::ranges::all_of(table.buckets, &model::Bucket::trained);
   plan.push = all_trained ? plan.pull : way(plan, table, link::Moved::kTrained);
+  const std::vector<Alike> kinds = alike_buckets(table);
   const link::OwnerLayout owners{world_size};
   for (int rank = 0; rank < world_size; ++rank) {
     LinkPlan::Elements& owned = plan.owned.emplace_back();
-    for (const model::Bucket& bucket : table.buckets) add(owned, bucket, owners.owned(bucket, rank).size());
+    for (const auto& [first, count] : kinds) add(owned, *first, count * owners.owned(*first, rank).size());
     LinkPlan::Elements& held = plan.held.emplace_back();
     for (const link::Holding& holding : plan.layout.holdings(rank))
       add(held, table.buckets[static_cast<size_t>(holding.bucket)], holding.shard.size());

@@ -56,12 +56,11 @@ std::vector<Group> groups_of(const std::vector<Holder>& holders) {
   return groups;
 }
 
-std::vector<NodeHolders> by_node(const std::vector<Group>& groups, const std::vector<char>& active,
+std::vector<NodeHolders> by_node(const std::vector<Group>& groups, const std::vector<size_t>& active,
                                  const strategy::Topology& topology) {
   std::vector<int> ranks;
-  for (size_t group = 0; group < groups.size(); ++group) {
-    if (active[group]) ranks.insert(ranks.end(), groups[group].ranks.begin(), groups[group].ranks.end());
-  }
+  for (const size_t group : active)
+    ranks.insert(ranks.end(), groups[group].ranks.begin(), groups[group].ranks.end());
   std::sort(ranks.begin(), ranks.end());
   std::vector<NodeHolders> nodes;
   for (const int rank : ranks) {
@@ -99,12 +98,13 @@ void for_each_mutual_slice(int64_t bucket_size, const std::vector<Holder>& holde
                            const strategy::Topology& topology, const Visit& visit) {
   const std::vector<Group> groups = groups_of(holders);
   const std::vector<Change> changes = changes_of(groups);
-  std::vector<char> active(groups.size(), 0);
+  std::vector<size_t> active;
   int owner = 0;
   for (size_t next = 0; next < changes.size();) {
     const int64_t begin = changes[next].position;
     for (; next < changes.size() && changes[next].position == begin; ++next) {
-      active[changes[next].group] = changes[next].enters;
+      changes[next].enters ? active.push_back(changes[next].group)
+                           : static_cast<void>(std::erase(active, changes[next].group));
     }
     if (next == changes.size()) break;
     const std::vector<NodeHolders> nodes = by_node(groups, active, topology);

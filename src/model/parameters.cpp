@@ -1,6 +1,7 @@
 #include "model/parameters.h"
 
 #include <algorithm>
+#include <span>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -161,6 +162,18 @@ const Parameter* find_parameter(const Bucket& bucket, std::string_view role) {
 
 namespace {
 
+// Elements of one expert's rows, or of all rows, that TP rank `t` computes with.
+int64_t local_elements_of_one(const Parameter& parameter, int tp, int t) {
+  const int64_t alike = std::max<int64_t>(1, parameter.experts);
+  const int64_t groups = std::ssize(parameter.groups) / alike;
+  int64_t rows = 0;
+  for (const RowGroup& group : std::span(parameter.groups).first(static_cast<size_t>(groups))) {
+    if (group.units == 0) rows += group.rows;
+    if (group.units > 0) rows += units_of_rank(group.units, tp, t).size() * (group.rows / group.units);
+  }
+  return rows * parameter.columns;
+}
+
 // Counts parameters that `counts` accepts. Experts are alike, so one expert is cut and multiplied.
 template <typename Counts>
 int64_t largest_shard_of(const Kind& kind, int tp, Counts counts) {
@@ -170,12 +183,12 @@ int64_t largest_shard_of(const Kind& kind, int tp, Counts counts) {
     for (const Parameter& parameter : kind.parameters()) {
       if (!counts(parameter)) continue;
       const auto alike = static_cast<int>(std::max<int64_t>(1, parameter.experts));
-      const std::vector<base::Interval> local = local_rows(parameter, {tp, t, alike});
-      if (parameter.format.coded()) {
-        for (const CodedRows& run : coded_rows(parameter, local)) shard += alike * run.words().size();
+      if (!parameter.format.coded()) {
+        shard += alike * local_elements_of_one(parameter, tp, t);
         continue;
       }
-      for (const base::Interval& rows : local) shard += alike * rows.size() * parameter.columns;
+      for (const CodedRows& run : coded_rows(parameter, local_rows(parameter, {tp, t, alike})))
+        shard += alike * run.words().size();
     }
     largest = std::max(largest, shard);
   }

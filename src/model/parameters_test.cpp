@@ -47,6 +47,38 @@ void for_random_cuts(const Visit& visit) {
   }
 }
 
+// largest_shard() counts one expert; here the fullest rank's own rows are counted.
+int64_t fullest_rank(const ParameterTable& table, int64_t position, int tp) {
+  int64_t fullest = 0;
+  for (int t = 0; t < tp; ++t) {
+    int64_t elements = 0;
+    for (const Bucket& bucket : table.buckets) {
+      if (bucket.position == position) elements += local_elements(bucket, {tp, t});
+    }
+    fullest = std::max(fullest, elements);
+  }
+  return fullest;
+}
+
+TEST(ParameterTable, LargestShardIsTheFullestRanks) {
+  for_random_cuts([](const Outline& outline, const ParameterTable& table, int tp) {
+    const Program& program = table.program;
+    for (int64_t position = 0; position < program.size(); ++position) {
+      const bool shares_embedding = outline.tie_embeddings && position == program.head();
+      if (shares_embedding) continue;
+      EXPECT_EQ(largest_shard(program.kind_at(position), tp), fullest_rank(table, position, tp))
+          << position << " " << tp;
+    }
+  });
+  Outline routed = small_outline();
+  routed.experts = {.count = 5, .per_token = 2, .hidden = 12};
+  const ParameterTable table = parameter_table(routed);
+  for (const int tp : {1, 2, 4}) {
+    ASSERT_EQ(tp_fault(routed, tp), "");
+    EXPECT_EQ(largest_shard(table.program.kind_at(1), tp), fullest_rank(table, 1, tp)) << tp;
+  }
+}
+
 TEST(ParameterTable, LaysBucketsInForwardOrder) {
   const ParameterTable table = parameter_table(small_outline());
   ASSERT_EQ(table.buckets.size(), 4u);

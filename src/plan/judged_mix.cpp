@@ -23,6 +23,7 @@ JudgingInputs::JudgingInputs(const PlannerOptions& given, int world_size, std::v
     : options(given),
       ranks(world_size),
       cost(model),
+      seeds(comparing_seeds(given, world_size)),
       schemes(std::move(usable)),
       fluid(schemes, sample_batches) {
   for (const SchemeCost& scheme : schemes) by_scheme.add(scheme);
@@ -52,7 +53,6 @@ JudgedMix::JudgedMix(Mix mix, const JudgingInputs& inputs)
       strategy_(strategy_of(mix_, inputs.schemes, inputs.ranks)),
       max_len_tokens_(plan::max_len_tokens(mix_, inputs.schemes)),
       inputs_(&inputs),
-      least_beside_ns_(inputs.min_step_overhead_ns(mix_)),
       least_ns_(inputs.batches.size(), 0),
       planned_(inputs.batches.size(), false) {
   for (size_t b = 0; b < inputs.batches.size(); ++b) fluid_ns_.push_back(inputs.fluid.estimate_ns(b, mix_));
@@ -82,8 +82,9 @@ std::vector<size_t> JudgedMix::winnable(const std::vector<int64_t>& best_ns, con
 }
 
 void JudgedMix::plan(size_t batch, int64_t limit_ns) {
-  CandidateSearch search(strategy_, inputs_->by_scheme, inputs_->batches[batch]);
-  least_ns_[batch] = *search.lower_bound_ns() + least_beside_ns_;
+  CandidateSearch search(strategy_, inputs_->by_scheme, inputs_->batches[batch], inputs_->seeds);
+  if (!least_beside_ns_) least_beside_ns_ = inputs_->min_step_overhead_ns(mix_);
+  least_ns_[batch] = *search.lower_bound_ns() + *least_beside_ns_;
   if (least_ns_[batch] >= limit_ns) return;
   const std::vector<PackedPipeline>& packed = search.run(Effort::kQuick);
   const int64_t beside = beside_ns(batch, packed);

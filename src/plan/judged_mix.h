@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "plan/fluid.h"
@@ -26,6 +27,7 @@ struct JudgingInputs {
   const PlannerOptions& options;
   int ranks;
   const cost::CostModel& cost;
+  Seeds seeds;  // of quick plans
   std::vector<SchemeCost> schemes;
   SchemeCosts by_scheme;
   std::vector<SortedBatch> batches;
@@ -94,8 +96,8 @@ class JudgedMix {
   int64_t max_len_tokens_ = 0;
   const JudgingInputs* inputs_;
   std::vector<int64_t> fluid_ns_;
-  int64_t least_beside_ns_ = 0;
-  std::vector<int64_t> least_ns_;  // a step's time: about what is proved, or as planned
+  std::optional<int64_t> least_beside_ns_;  // once a batch was planned
+  std::vector<int64_t> least_ns_;           // a step's time: about what is proved, or as planned
   std::vector<bool> planned_;
   PlannedPart part_;
   PlannedPart least_part_;         // from the batch whose plan took least of its estimate

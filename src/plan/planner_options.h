@@ -67,4 +67,19 @@ struct PlannerOptions {
   cost::ExchangeSet exchanges;  // for micro-batches on several lanes
 };
 
+// Strategies of more ranks are compared by coarse plans: thousands of sequences on as many lanes even out.
+inline constexpr int kMostThoroughRanks = 512;
+
+// The seeds of plans that compare strategies of so many ranks.
+inline Seeds comparing_seeds(const PlannerOptions& options, int ranks) {
+  return ranks > kMostThoroughRanks ? kCoarseSeeds : options.seeds;
+}
+
+// The options of a planner that compares strategies and plans no run.
+inline PlannerOptions for_comparing(PlannerOptions options) {
+  options.seeds = comparing_seeds(options, options.world_size);
+  if (options.world_size > kMostThoroughRanks) options.effort = Effort::kQuick;
+  return options;
+}
+
 }  // namespace sluice::plan

@@ -10,6 +10,9 @@ namespace sluice::plan {
 // what a rule has to earn somewhere to be kept (bench/results/ablation.md).
 inline constexpr int64_t kNegligiblePart = 2000;
 
+// The same for quick comparisons of strategies, where plans differ by per cents.
+inline constexpr int64_t kCoarsePart = 250;
+
 // First packings end within one part in kNearPart, 6 %, of the result of
 // local search and other packers: candidates further behind are given up.
 inline constexpr int64_t kNearPart = 16;

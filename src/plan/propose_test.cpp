@@ -11,6 +11,7 @@
 #include "model/test_outline.h"
 #include "plan/mix.h"
 #include "plan/planner.h"
+#include "plan/search.h"
 #include "plan/test_models.h"
 
 namespace sluice::plan {
@@ -46,6 +47,37 @@ TEST(Proposal, OneHoldsTheContextAndAllArePlannable) {
   EXPECT_GE(planner.max_len_tokens(), context);
   const Planner first({.world_size = 4, .candidates = {proposed[0]}}, cost);
   EXPECT_GE(first.max_len_tokens(), context);
+}
+
+TEST(Proposal, ComparesStrategiesOfVeryManyRanksByCoarsePlans) {
+  const PlannerOptions few = for_comparing({.world_size = kMostThoroughRanks});
+  EXPECT_EQ(few.effort, Effort::kFull);
+  EXPECT_TRUE(few.seeds.has(Seed::kHalves) && few.seeds.has(Seed::kFineEnds));
+  const PlannerOptions many = for_comparing({.world_size = kMostThoroughRanks + 1});
+  EXPECT_EQ(many.effort, Effort::kQuick);
+  for (const Seed seed : {Seed::kStacks, Seed::kHalves, Seed::kLongFirst, Seed::kMorePasses, Seed::kFineEnds})
+    EXPECT_FALSE(many.seeds.has(seed));
+}
+
+// On 32 lanes. More lanes differ less.
+TEST(Proposal, CoarsePlansEndWithinAnEighthOfOthers) {
+  const cost::CostModel cost = test_cost();
+  for (const char* text : {"1x<1,1,32,32>", "2x<1,1,8,8> + 1x<4,2,2>", "32x<1,1,1>"}) {
+    const std::vector<strategy::Strategy> strategies = {strategy::parse_strategy(text, 32)};
+    const SchemeCosts schemes(strategies, cost, 32);
+    for (uint64_t seed = 0; seed < 10; ++seed) {
+      base::Rng rng(seed, 21);
+      std::vector<int64_t> lengths;
+      for (int i = 0; i < 300; ++i) lengths.push_back(rng.between(10, i % 30 == 0 ? 2000 : 300));
+      const SortedBatch batch(lengths);
+      CandidateSearch fine(strategies.front(), schemes, batch);
+      CandidateSearch coarse(strategies.front(), schemes, batch, kCoarseSeeds);
+      fine.run(Effort::kQuick);
+      coarse.run(Effort::kQuick);
+      EXPECT_LE(coarse.end_ns(), fine.end_ns() + fine.end_ns() / 8) << text << " " << seed;
+      EXPECT_GE(coarse.end_ns(), *coarse.lower_bound_ns()) << text << " " << seed;
+    }
+  }
 }
 
 TEST(Proposal, ContextThatNothingHoldsIsInfeasible) {

@@ -142,6 +142,7 @@ class StripPacker {
     Shape shape;
   };
 
+  bool has(Seed seed) const { return packing_.options.seeds.has(seed); }
   bool enough() const { return best_ns_ <= packing_.options.enough_ns; }
   bool few() const { return packing_.lengths.size() <= kFewToTryAll; }
   bool shares() const { return scheme_.scheme().fsdp > 1; }
@@ -181,7 +182,7 @@ std::optional<TimedMicroBatches> StripPacker::run() {
   for (int passes = fewest; passes <= most && !enough(); ++passes) {
     low_ns_ = scheme_.load_ns(work) + passes * scheme_.micro_batch_ns();
     if (low_ns_ >= best_ns_) break;
-    if (run(passes)) most = std::min(most, passes + 1);
+    if (run(passes)) most = std::min(most, passes + (has(Seed::kMorePasses) ? 1 : 0));
   }
   return std::move(best_);
 }
@@ -262,11 +263,12 @@ bool StripPacker::run(int passes) {
   const Shape shape{.passes = passes, .longest_ns = longest_ns(passes), .trial = {}};
   Found found = find_together(shape);
   for (const Shape& longer : Product{.first_milli = kLongFirstMilli}.of(shape)) {
-    if (passes > 1 && found.end_ns > packing_.options.enough_ns) search(longer, found);
+    const bool tries = passes > 1 && has(Seed::kLongFirst);
+    if (tries && found.end_ns > packing_.options.enough_ns) search(longer, found);
   }
   if (found.end_ns == cost::kLongestNs) return false;
   consider(found.filling);
-  const bool waits = shares() && packing_.options.seeds.has(Seed::kHalves);
+  const bool waits = shares() && has(Seed::kHalves);
   if (waits && !enough()) consider_apart(found);
   if (waits && !enough()) consider_levelled(found);
   return true;
@@ -284,10 +286,11 @@ StripPacker::Found StripPacker::find_together(Shape shape) {
                       .keeps_whole = keeps_whole};
   for (const Shape& each : lanes.of(shape)) {
     const bool last_resort = each.trial.least_lanes > most_least;
-    const bool fewer_held = found.end_ns != cost::kLongestNs && found.shape.trial.least_lanes < each.trial.least_lanes;
+    const bool fewer_held =
+        found.end_ns != cost::kLongestNs && found.shape.trial.least_lanes < each.trial.least_lanes;
     if (!last_resort || !fewer_held) search(each, found);
   }
-  if (staged || packing_.lanes() == 1 || !packing_.options.seeds.has(Seed::kStacks)) return found;
+  if (staged || packing_.lanes() == 1 || !has(Seed::kStacks)) return found;
   shape.trial.stacks = !shares();
   const Product parts{.most_milli = kMostMilli, .keeps_whole = keeps_whole};
   for (const Shape& each : parts.of(shape)) search(each, found);
@@ -359,7 +362,7 @@ bool StripPacker::search(const Shape& shape, Found& found) {
     }
     return true;
   };
-  const int64_t negligible_ns = 1 + low_ns_ / kNegligiblePart;
+  const int64_t negligible_ns = 1 + low_ns_ / (has(Seed::kFineEnds) ? kNegligiblePart : kCoarsePart);
   int64_t low_ns = low_ns_;
   int64_t high_ns = std::min(found.end_ns, best_ns_);
   if (high_ns < cost::kLongestNs) {

@@ -141,16 +141,14 @@ plan::Planner planner_under(const PlannerOptions& asked, const cost::CostModel& 
   return plan::Planner(std::move(options), cost);
 }
 
-// The time of evenly spread sample batches by the clock, which counts copies; nothing if one is not held.
-std::optional<int64_t> steps_ns(const plan::Planner& planner,
-                                const std::vector<std::vector<int64_t>>& batches) {
-  constexpr size_t kMost = 8;
+// The time of the compared batches by the clock, which counts copies; nothing if one is not held.
+std::optional<int64_t> steps_ns(const plan::Planner& planner, const PlannerOptions& options) {
   const ClockedStepOverhead beside(planner.cost());
   int64_t sum_ns = 0;
-  for (const size_t batch : plan::spread_within(batches, plan::kMostSampleTokens, kMost)) {
-    const base::Feasible<strategy::StepPlan> plan = planner.try_plan(0, plan::sequences_of(batches[batch]));
-    if (!plan) return std::nullopt;
-    sum_ns += plan->estimated_ns + beside.of_plan_ns(*plan, planner.cost(), planner.options().world_size);
+  for (const size_t batch : compared_batches(options)) {
+    const std::optional<int64_t> step_ns = clocked_step_ns(planner, options.sample_batches[batch], beside);
+    if (!step_ns) return std::nullopt;
+    sum_ns += *step_ns;
   }
   return sum_ns;
 }
@@ -160,6 +158,8 @@ struct Chosen {
   PlannerOptions options;
   const cost::CostModel& cost;
   plan::Planner planner = planner_under(options, cost);
+  // The planner's steps_ns, once it was asked for.
+  std::optional<std::optional<int64_t>> known_steps_ns = std::nullopt;
 
   // Whether a run may use another first policy than its first configured one.
   bool chooses_policy() const {
@@ -170,11 +170,13 @@ struct Chosen {
     PlannerOptions changed = options;
     changed.policies = std::move(policies);
     plan::Planner other = planner_under(changed, cost);
-    const std::optional<int64_t> before_ns = steps_ns(planner, options.sample_batches),
-                                 after_ns = steps_ns(other, options.sample_batches);
+    if (!known_steps_ns) known_steps_ns = steps_ns(planner, options);
+    const std::optional<int64_t> before_ns = *known_steps_ns;
+    const std::optional<int64_t> after_ns = before_ns ? steps_ns(other, options) : std::nullopt;
     if (!before_ns || !after_ns || *after_ns >= *before_ns - *before_ns / plan::kNegligiblePart) return;
     planner = std::move(other);
     options = std::move(changed);
+    known_steps_ns = after_ns;
   }
 };
 
@@ -272,11 +274,28 @@ std::vector<plan::Proposal> propose(const PlannerOptions& asked, const cost::Cos
   throw base::InfeasibleError(refusal(options, cost, schemes));
 }
 
-plan::Planner make_planner(const PlannerOptions& options, const cost::CostModel& cost) {
+std::vector<size_t> compared_batches(const PlannerOptions& options) {
+  constexpr size_t kMost = 8, kMostByQuickPlans = 3;
+  return plan::spread_within(options.sample_batches, plan::kMostSampleTokens,
+                             options.effort == plan::Effort::kQuick ? kMostByQuickPlans : kMost);
+}
+
+std::optional<int64_t> clocked_step_ns(const plan::Planner& planner, const std::vector<int64_t>& lengths,
+                                       const plan::StepOverhead& beside) {
+  const base::Feasible<strategy::StepPlan> plan = planner.try_plan(0, plan::sequences_of(lengths));
+  if (!plan) return std::nullopt;
+  return plan->estimated_ns + beside.of_plan_ns(*plan, planner.cost(), planner.options().world_size);
+}
+
+ComparedPlanner make_compared_planner(const PlannerOptions& options, const cost::CostModel& cost) {
   Chosen chosen{options, cost};
   save_visits(chosen);
   save_lanes(chosen);
-  return std::move(chosen.planner);
+  return {std::move(chosen.planner), chosen.known_steps_ns.value_or(std::nullopt)};
+}
+
+plan::Planner make_planner(const PlannerOptions& options, const cost::CostModel& cost) {
+  return make_compared_planner(options, cost).planner;
 }
 
 void require_context(const plan::Planner& planner, int64_t context_length) {

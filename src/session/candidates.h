@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,21 @@ std::vector<plan::Proposal> propose(const plan::PlannerOptions& options, const c
 // step's time, including the clock's times of pull, push and update. InputError as check_lanes, if a fixed
 // candidate does not exist, or without anything to propose for; throws as propose and plan::Planner.
 plan::Planner make_planner(const plan::PlannerOptions& options, const cost::CostModel& cost);
+
+// The sample batches by whose steps planners are compared, evenly spread: at most 8, or 3 by quick plans.
+std::vector<size_t> compared_batches(const plan::PlannerOptions& options);
+
+// The time of one batch's step by the clock, pull, push and update included; nothing if it is not held.
+std::optional<int64_t> clocked_step_ns(const plan::Planner& planner, const std::vector<int64_t>& lengths,
+                                       const plan::StepOverhead& beside);
+
+// make_planner with the sum of clocked_step_ns over the compared batches, if choosing a memory policy needed
+// it and all batches are held.
+struct ComparedPlanner {
+  plan::Planner planner;
+  std::optional<int64_t> steps_ns;
+};
+ComparedPlanner make_compared_planner(const plan::PlannerOptions& options, const cost::CostModel& cost);
 
 // InputError if one of the candidates has lanes and the method cannot plan lanes.
 void check_lanes(const std::vector<strategy::Strategy>& candidates, const plan::Method& method);

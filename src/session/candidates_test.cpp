@@ -7,6 +7,7 @@
 #include "cost/exchange.h"
 #include "plan/batch_sample.h"
 #include "session/planning_inputs.h"
+#include "session/step_overhead.h"
 
 namespace sluice::session {
 namespace {
@@ -123,6 +124,25 @@ TEST(Candidates, OffloadWhatIsHiddenWhereThatSavesLanes) {
   EXPECT_GT(policy(choices).offload_permille, 0);
   choices.saves.offload = false;
   EXPECT_TRUE(policy(choices).keeps_all()) << "the user said how much is offloaded";
+}
+
+TEST(Candidates, ComparedPlannersAreMadePlannersWithTheirSteps) {
+  std::vector<int32_t> lengths;
+  for (int32_t i = 0; i < 400; ++i) lengths.push_back(300 + i * i % 3000 + (i % 40 == 0 ? 12'000 : 0));
+  const PlanningInputs given = resolve_planning(
+      {.gpus = 8, .cluster = "h100x8", .model = "llama-13b", .tokens_per_step = 200'000}, lengths);
+  plan::PlannerOptions options = planner_options(given);
+  options.candidates = {strategy::parse_strategy("1x<1,1,8,8>", 8)};
+  options.policies = {{}, {.recompute_permille = 1000}};
+  EXPECT_FALSE(make_compared_planner(options, given.cost()).steps_ns) << "nothing was compared";
+  options.offload_saves_lanes = true;
+  const ComparedPlanner compared = make_compared_planner(options, given.cost());
+  EXPECT_EQ(compared.planner.options().policies, make_planner(options, given.cost()).options().policies);
+  const ClockedStepOverhead beside(compared.planner.cost());
+  int64_t sum_ns = 0;
+  for (const size_t batch : compared_batches(options))
+    sum_ns += clocked_step_ns(compared.planner, options.sample_batches[batch], beside).value();
+  EXPECT_EQ(compared.steps_ns, sum_ns);
 }
 
 TEST(Candidates, HoldALongContextByBothSavings) {

@@ -63,13 +63,15 @@ std::optional<int64_t> mean_makespan_ns(plan::PlannerOptions options, const cost
   const plan::Planner planner = make_planner(options, decorated(machine, codec_prices(codecs)));
   const cost::CostModel& cost = planner.cost();
   const model::ParameterTable table = model::parameter_table(cost.options().model, cost.program());
+  graph::LinkPlans links;
   int64_t sum_ns = 0, batches = 0;
   for (const size_t batch :
        plan::spread_within(options.sample_batches, plan::kMostSampleTokens, kChoiceBatches)) {
     const auto plan = planner.try_plan(0, plan::sequences_of(options.sample_batches[batch]));
     if (!plan) return std::nullopt;
-    sum_ns +=
-        graph::build(*plan, table, cost, options.world_size, {.disabled_passes = {"verify"}}).makespan_ns;
+    sum_ns += graph::build(*plan, table, cost, options.world_size,
+                           {.disabled_passes = {"verify"}, .link_plans = &links})
+                  .makespan_ns;
     ++batches;
   }
   return batches == 0 ? std::nullopt : std::optional(sum_ns / batches);
@@ -82,11 +84,12 @@ std::optional<CodecChoice> choose_codecs(const plan::PlannerOptions& options, co
   const plan::Proposal* best = best_that_holds(proposals, options.context_length);
   if (best == nullptr || options.world_size == 1 || options.world_size > kMostClockedRanks)
     return std::nullopt;
-  const auto wide_ns = mean_makespan_ns(options, cost, best->strategy, cost.options().codecs);
+  const plan::PlannerOptions comparing = plan::for_comparing(options);
+  const auto wide_ns = mean_makespan_ns(comparing, cost, best->strategy, cost.options().codecs);
   if (!wide_ns) return std::nullopt;
   CodecChoice choice{.strategy = best->strategy, .mean_ns = *wide_ns, .wide_mean_ns = *wide_ns};
   for (CodecRung& rung : codec_rungs(cost.options())) {
-    const auto ns = mean_makespan_ns(options, cost, best->strategy, rung.codecs);
+    const auto ns = mean_makespan_ns(comparing, cost, best->strategy, rung.codecs);
     if (!ns || *ns > choice.mean_ns - choice.mean_ns / kLeastPart) continue;
     choice.settings = std::move(rung.settings);
     choice.codecs = rung.codecs;

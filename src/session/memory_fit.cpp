@@ -41,17 +41,22 @@ std::optional<FitRequest> with_owners(const FitRequest& request, bool narrow_mas
   return other;
 }
 
-// The length that narrow masters alone would allow, for requests that need more ranks besides.
+// The length that narrow masters would allow, with moments in 8 bits if they must, for requests that need
+// more ranks besides.
 std::string narrow_masters_hold(const FitRequest& request) {
-  const auto narrow = with_owners(request, true, false);
-  if (!narrow) return "";
-  const auto schemes =
-      plan::roomy_schemes(narrow->cost, narrow->world_size, narrow->world_size, narrow->world_size);
-  const int64_t longest = plan::longest_held(narrow->cost, schemes, narrow->world_size, {true, true});
-  if (longest == 0) return "";
-  return text("; with train.master_dtype = \"bfloat16\" ",
-              base::human_count(request.world_size, "rank holds", "ranks hold"), " ",
-              base::human_count(longest), " tokens");
+  for (const bool coded_moments : {false, true}) {
+    const auto narrow = with_owners(request, true, coded_moments);
+    if (!narrow) return "";
+    const auto schemes =
+        plan::roomy_schemes(narrow->cost, narrow->world_size, narrow->world_size, narrow->world_size);
+    const int64_t longest = plan::longest_held(narrow->cost, schemes, narrow->world_size, {true, true});
+    if (longest == 0) continue;
+    return text("; with train.master_dtype = \"bfloat16\"",
+                coded_moments ? " and optimizer.name = \"adamw_8bit\" " : " ",
+                base::human_count(request.world_size, "rank holds", "ranks hold"), " ",
+                base::human_count(longest), " tokens");
+  }
+  return "";
 }
 
 std::string shown_share(int permille) { return text(static_cast<double>(permille) / 1000); }
@@ -119,8 +124,9 @@ std::optional<MemoryFit> find_fit_otherwise(FitRequest request) {
   return std::nullopt;
 }
 
-std::string way_out(const FitRequest& request) {
-  const auto fit = find_fit_otherwise(request);
+std::string way_out(const FitRequest& request) { return way_out(request, find_fit_otherwise(request)); }
+
+std::string way_out(const FitRequest& request, const std::optional<MemoryFit>& fit) {
   if (!fit) {
     return text("no settings hold it, even on ",
                 base::human_count(int64_t{request.world_size} * kMostTimes, "rank", "ranks"),

@@ -55,6 +55,8 @@ std::optional<MemoryFit> find_fit_otherwise(FitRequest request);
 // "'1x<1,1,8,8>' holds it with train.master_dtype = "bfloat16" and memory.offload = 0.4", or the advice to
 // shorten the context if nothing fits.
 std::string way_out(const FitRequest& request);
+// The same from the request's find_fit_otherwise().
+std::string way_out(const FitRequest& request, const std::optional<MemoryFit>& fit);
 
 // "memory.recompute = 0.25", and so on.
 std::vector<std::string> settings_of(const strategy::MemoryPolicy& policy);

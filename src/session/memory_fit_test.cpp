@@ -70,6 +70,16 @@ TEST(MemoryFit, NamesMoreRanksOrAShorterContext) {
             std::string::npos);
 }
 
+// Eight devices hold a part of the million tokens only if masters and moments are both narrow.
+TEST(MemoryFit, NamesWhatNarrowMastersHoldBesideMoreRanks) {
+  const std::string way = way_out(request("qwen3-32b", "h100x8", 8, kMillion));
+  EXPECT_NE(way.find("on 16 ranks"), std::string::npos) << way;
+  EXPECT_NE(
+      way.find("; with train.master_dtype = \"bfloat16\" and optimizer.name = \"adamw_8bit\" 8 ranks hold "),
+      std::string::npos)
+      << way;
+}
+
 TEST(MemoryFit, SettingsAreWhatAConfigurationSays) {
   EXPECT_EQ(settings_of({}), std::vector<std::string>{});
   EXPECT_EQ(settings_of({.recompute_permille = 250, .offload_permille = 400}),

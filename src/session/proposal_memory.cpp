@@ -34,7 +34,7 @@ std::vector<int64_t> device_peaks_bytes(const plan::PlannerOptions& options, con
                                         std::span<const plan::Proposal> proposals) {
   std::vector<int64_t> peaks(proposals.size(), 0);
   if (proposals.empty() || options.world_size > kMostClockedRanks) return peaks;
-  plan::PlannerOptions chosen = options;
+  plan::PlannerOptions chosen = plan::for_comparing(options);
   chosen.candidates = plan::strategies_of({proposals.begin(), proposals.end()});
   const plan::Planner all = make_planner(chosen, cost);
   const model::ParameterTable table =

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "cost/measured_passes.h"
-#include "plan/batch_sample.h"
 #include "session/candidates.h"
 #include "session/step_overhead.h"
 
@@ -15,8 +14,6 @@ namespace {
 using plan::PlannerOptions;
 using plan::Proposal;
 
-constexpr size_t kComparedBatches = 8;  // from the sample, evenly spread, for comparing the assumptions
-
 bool gathers(const Proposal& proposal, const cost::CostModel& cost) {
   return cost::gathers_between_nodes(proposal.strategy, cost.options().topology);
 }
@@ -26,15 +23,15 @@ int64_t mean_step_ns(const strategy::Strategy& strategy, PlannerOptions options,
                      const cost::CostModel& cost) {
   options.candidates = {strategy};
   options.selection = plan::Selection::kBest;
-  const plan::Planner planner = make_planner(options, cost);
-  const ClockedStepOverhead beside(planner.cost());
+  const ComparedPlanner compared = make_compared_planner(options, cost);
+  const std::vector<size_t> batches = compared_batches(options);
+  if (compared.steps_ns && !batches.empty()) return *compared.steps_ns / std::ssize(batches);
+  const ClockedStepOverhead beside(compared.planner.cost());
   int64_t sum_ns = 0, held = 0;
-  for (const size_t batch :
-       plan::spread_within(options.sample_batches, plan::kMostSampleTokens, kComparedBatches)) {
-    const auto plan = planner.try_plan(0, plan::sequences_of(options.sample_batches[batch]));
-    if (!plan) continue;
-    sum_ns += plan->estimated_ns + beside.of_plan_ns(*plan, planner.cost(), options.world_size);
-    ++held;
+  for (const size_t batch : batches) {
+    const auto step_ns = clocked_step_ns(compared.planner, options.sample_batches[batch], beside);
+    sum_ns += step_ns.value_or(0);
+    held += step_ns ? 1 : 0;
   }
   return held == 0 ? 0 : sum_ns / held;
 }
@@ -83,15 +80,16 @@ std::vector<Proposal> propose_for_both(const PlannerOptions& options, const cost
   const auto gathers_here = [&](const Proposal& proposal) { return gathers(proposal, cost); };
   if (std::ranges::any_of(proposals, gathers_here)) {
     const cost::CostModel measured = cost::with_measured_passes(cost);
+    const PlannerOptions comparing = plan::for_comparing(options);
     for (Proposal& proposal : proposals)
       proposal.mean_measured_ns =
-          other_mean_ns(proposal, proposal.mean_estimated_ns, options, cost, measured);
+          other_mean_ns(proposal, proposal.mean_estimated_ns, comparing, cost, measured);
     Proposal best = best_single(options, measured);
     const bool known = std::ranges::find(proposals, best.strategy, &Proposal::strategy) != proposals.end();
     if (!known) make_room(options.max_strategies, options.context_length, proposals);
     if (!known && std::ssize(proposals) < options.max_strategies) {
       best.mean_measured_ns = best.mean_estimated_ns;
-      best.mean_estimated_ns = other_mean_ns(best, best.mean_measured_ns, options, measured, cost);
+      best.mean_estimated_ns = other_mean_ns(best, best.mean_measured_ns, comparing, measured, cost);
       best.frequency = 0;
       best.longest = {};
       proposals.push_back(std::move(best));
