@@ -224,6 +224,8 @@ struct OptimizerConfig {
   base::MomentFormat moments() const {
     return name == OptimizerName::kAdamW8Bit ? base::MomentFormat::k8Bit : base::MomentFormat::kWide;
   }
+  // Newton-Schulz steps of matrices that are updated as a whole; 0: none.
+  int64_t matrix_steps() const { return name == OptimizerName::kMuon ? ns_steps : 0; }
 };
 
 // The rule by which a step chooses among candidate strategies: the best, each in turn, or a fixed one.
