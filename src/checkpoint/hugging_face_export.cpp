@@ -525,6 +525,7 @@ void export_adapters(const fs::path& folder, const model::ParameterTable& table,
                        {"fan_in_fan_out", false},
                        {"init_lora_weights", true},
                        {"inference_mode", true}};
+  if (lora.dora) config["use_dora"] = true;
   if (!targets.parameters.empty()) config["target_parameters"] = targets.parameters;
   add_patterns(lora, targets, config);
   base::write_json(output.part() / "adapter_config.json", config);

@@ -406,6 +406,7 @@ void visit_lora(RunConfig& config, Fields& keys) {
   keys("use_rslora", RankStabilised(lora), "alpha / sqrt(rank) instead (rsLoRA); read into alpha");
 }
 
+  keys("dora", Flag(lora.dora), "trains the magnitudes of outputs apart from their directions (DoRA)");
 void visit_parallel(RunConfig& config, Fields& keys) {
   ParallelConfig& parallel = config.parallel;
   keys("strategies", Texts(parallel.strategies, "auto"),

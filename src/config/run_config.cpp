@@ -247,7 +247,7 @@ void tune(RunConfig& config) {
         base::text("parallel.redundant_experts is ", spare, ", but the model has ", model.experts().count,
                    " experts, of which two lanes have half each: ", "give at most as many as that leaves"));
   }
-  model = model::adapted(model, {config.lora.rank, config.lora.alpha, config.lora.targets});
+  model = model::adapted(model, {config.lora.rank, config.lora.alpha, config.lora.targets, config.lora.dora});
   model = model::frozen(model, config.train.freeze);
   model = model::with_base(model, {config.model.base, word_bytes(config.train.dtype)});
   // Generation would hold the whole base expanded, which the proof of memory does not include.

@@ -189,6 +189,7 @@ struct LoraConfig {
   std::vector<std::string> targets{"q_proj", "k_proj", "v_proj", "o_proj"};
 };
 
+  bool dora = false;
 // Parameters whose names match one of `parameters` and no earlier group's patterns.
 struct GroupConfig {
   std::vector<std::string> parameters;

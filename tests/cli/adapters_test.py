@@ -165,7 +165,7 @@ class Adapters(CommandTest):
         self.assertIn("'qq_proj', which no layer has", refusal(f"a={named}"))
         deep = rewritten(own, self.folder / "deep", lambda header: {name.replace("layers.2.", "layers.7."): info for name, info in header.items()})
         self.assertIn("adapts what the model does not have", refusal(f"a={deep}"))
-        refused = {"use_dora": True, "bias": "all", "modules_to_save": ["lm_head"], "layer_replication": [[0, 2], [1, 3]],
+        refused = {"bias": "all", "modules_to_save": ["lm_head"], "layer_replication": [[0, 2], [1, 3]],
                    "peft_type": "LOHA", "a_key_of_later": 3}
         for key, value in refused.items():
             self.assertIn(f"{key} is {json.dumps(value, separators=(',', ':'))}, which Sluice does not compute",
@@ -178,6 +178,7 @@ class Adapters(CommandTest):
         for name, (changes, told) in wrong.items():
             self.assertIn(told, refusal(f"a={configured(own, self.folder / name, **changes)}"))
         self.assertIn("has rank 40, above the rank of its matrix, 32 x 64", refusal(f"a={written(self.folder / 'wide', 40, 64, 32)}"))
+        self.assertIn("lora_magnitude_vector' is missing beside", refusal(f"a={configured(own, self.folder / 'dora', use_dora=True)}"))
         self.assertIn("there is no", refusal(f"a={self.model}"))
         self.assertIn("not JSON", refusal("{a"))
         self.assertIn("is for the model 'other', which --adapter does not have: it has b",
