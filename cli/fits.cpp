@@ -8,6 +8,7 @@
 #include "cli/model_folder.h"
 #include "cli/number.h"
 #include "cli/planning.h"
+#include "config/run_config.h"
 #include "model/parameter_count.h"
 #include "session/memory_fit.h"
 #include "strategy/readable.h"
@@ -53,6 +54,7 @@ session::FitRequest request_of(const FitsArguments& arguments, const session::Pl
   cost::CostModel::Options machine = inputs.calibration.options;
   if (arguments.master_dtype == "bfloat16") machine.memory.narrow_masters();
   if (arguments.optimizer == "adamw_8bit") machine.memory.code_moments();
+  if (arguments.optimizer == "muon") machine.newton_schulz_steps = config::OptimizerConfig().ns_steps;
   const int ranks = inputs.options.gpus;
   return {.cost = cost::CostModel(std::move(machine)),
           .world_size = ranks,
@@ -106,8 +108,8 @@ void add_fits(CLI::App& app) {
       ->add_option("--context", arguments->context, "Tokens of the longest sequence, as 131072, 128K or 1M")
       ->transform(token_count())
       ->capture_default_str();
-  command->add_option("--optimizer", arguments->optimizer, "adamw or adamw_8bit")
-      ->check(CLI::IsMember({"adamw", "adamw_8bit"}))
+  command->add_option("--optimizer", arguments->optimizer, "adamw, adamw_8bit or muon")
+      ->check(CLI::IsMember({"adamw", "adamw_8bit", "muon"}))
       ->capture_default_str();
   command->add_option("--master-dtype", arguments->master_dtype, "float32 or bfloat16 (train.master_dtype)")
       ->check(CLI::IsMember({"float32", "bfloat16"}))

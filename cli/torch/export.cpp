@@ -34,6 +34,7 @@ struct ExportArguments {
   bool optimizer = false;
   bool adapters = false;
   std::string base;
+  std::string quantize = "none";
   bool unchecked = false;
   bool json = false;
 };
@@ -75,6 +76,7 @@ void print(const ExportArguments& options, const checkpoint::Checkpoint& checkpo
                        {"step", manifest.step},
                        {"parameters", parameters},
                        {"dtype", checkpoint::config_name(type_of(options, checkpoint))},
+                       {"quantized", options.quantize},
                        {"optimizer", options.optimizer}};
     if (check) {
       json["checked"] = {{"loss", check->without_loss.empty() ? base::Json(check->loss) : base::Json()},
@@ -86,10 +88,12 @@ void print(const ExportArguments& options, const checkpoint::Checkpoint& checkpo
     std::cout << base::json_text(json, 2) << "\n";
     return;
   }
-  std::cout << base::text(options.out.string(), ": ", base::human_count(parameters),
-                          options.adapters ? " parameters of adapters after " : " parameters after ",
-                          manifest.step, " steps, as ", checkpoint::config_name(type_of(options, checkpoint)),
-                          options.optimizer ? ", with the optimiser's state" : "", "\n");
+  std::cout << base::text(
+      options.out.string(), ": ", base::human_count(parameters),
+      options.adapters ? " parameters of adapters after " : " parameters after ", manifest.step,
+      " steps, as ", checkpoint::config_name(type_of(options, checkpoint)),
+      options.quantize == "none" ? "" : base::text(", linear modules in ", options.quantize),
+      options.optimizer ? ", with the optimiser's state" : "", "\n");
   if (check) std::cout << check->line() << "\n";
 }
 
@@ -103,6 +107,7 @@ void run(const ExportArguments& options) {
   const std::optional<config::RunConfig> trained = run_of(checkpoint);
   exported.least_positions = trained ? config::longest_context(*trained) : 0;
   exported.positions = options.max_positions;
+  exported.quantization = checkpoint::quantization_of(options.quantize);
   if (options.adapters) {
     checkpoint::export_adapters(checkpoint, options.out, base_of(options, checkpoint, trained), exported);
     return print(options, checkpoint);
@@ -157,6 +162,14 @@ void add_export(CLI::App& app) {
                  "Export a LoRA run's adapters alone, in PEFT's format, instead of the model that has them "
                  "merged")
       ->excludes("--optimizer");
+  command
+      ->add_option(
+          "--quantize", options->quantize,
+          "Write the blocks' linear modules in fewer bits, as bitsandbytes saves them: nf4, nf4-double "
+          "(the blocks' maxima are quantised, too) or int8")
+      ->check(CLI::IsMember({"none", "nf4", "nf4-double", "int8"}))
+      ->capture_default_str()
+      ->excludes("--optimizer", "--adapters");
   command
       ->add_option("--base", options->base,
                    "The model that adapter_config.json names: a folder, or a name of the hub (default: the "

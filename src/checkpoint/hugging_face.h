@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "checkpoint/companions.h"
 #include "checkpoint/folder_record.h"
+#include "checkpoint/quantized_export.h"
 #include "checkpoint/tensor_folder.h"
 #include "model/hugging_face.h"
 
@@ -54,9 +55,10 @@ struct ExportOptions {
   std::vector<Companion> companions;           // the model's companions; config.json is made from theirs
   int64_t least_positions = 0;                 // these two as in ExportedConfig
   int64_t positions = 0;
-  FolderRecord record;                       // describes the folder that the model was imported from
-  const SafetensorsFile* carried = nullptr;  // tensors to add as they are
-  std::string prefix;                        // put before the tensors' names
+  FolderRecord record;                              // describes the folder that the model was imported from
+  Quantization quantization = Quantization::kNone;  // of blocks' linear modules; not of experts
+  const SafetensorsFile* carried = nullptr;         // tensors to add as they are
+  std::string prefix;                               // put before the tensors' names
   // Writes further files into the folder before it appears.
   std::function<void(const std::filesystem::path& folder)> add;
 };

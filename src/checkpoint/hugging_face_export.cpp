@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <memory>
 #include <set>
 #include <span>
 
@@ -33,6 +34,9 @@ struct Item {
   Interval interval;
   model::HuggingFaceTensor tensor;
   const std::byte* carried = nullptr;
+  // One of the tensors in place of a quantised matrix, whose values lie in `interval`.
+  std::shared_ptr<QuantizedMatrix> quantized = nullptr;
+  size_t of_quantized = 0;
 };
 
 std::vector<Item> items_of(const model::ParameterTable& table, const ExportOptions& options) {
@@ -46,7 +50,16 @@ std::vector<Item> items_of(const model::ParameterTable& table, const ExportOptio
     item.info = {.name = options.prefix + name,
                  .type = options.record.exported(name, options.type),
                  .shape = tensor.shape};
-    items.push_back(std::move(item));
+    if (options.quantization == Quantization::kNone || !is_linear(bucket, parameter)) {
+      items.push_back(std::move(item));
+      return;
+    }
+    item.quantized = std::make_shared<QuantizedMatrix>(options.quantization, item.info);
+    for (const TensorInfo& info : item.quantized->tensors()) {
+      item.info = info;
+      items.push_back(item);
+      ++item.of_quantized;
+    }
   };
   for (const model::Bucket& bucket : table.buckets) {
     for (const model::Parameter& parameter : bucket.parameters) {
@@ -109,11 +122,15 @@ void write_straight(SafetensorsWriter& writer, const Item& item, const Parameter
   }
 }
 
-// Holds the whole tensor in memory, in the file's order.
-void write_reordered(SafetensorsWriter& writer, const Item& item, const ParameterSource& source) {
+// The whole tensor, in the file's order.
+std::vector<float> in_file_order(const Item& item, const ParameterSource& source) {
   constexpr int64_t kTile = 64;
   const model::HuggingFaceTensor& tensor = item.tensor;
   std::vector<float> ordered(static_cast<size_t>(item.interval.size()));
+  if (tensor.straight()) {
+    source(item.bucket, item.interval, ordered.data());
+    return ordered;
+  }
   std::vector<float> stored(static_cast<size_t>(kTile * tensor.columns));
   for (int64_t row0 = 0; row0 < tensor.rows; row0 += kTile) {
     const int64_t height = std::min(kTile, tensor.rows - row0);
@@ -126,9 +143,25 @@ void write_reordered(SafetensorsWriter& writer, const Item& item, const Paramete
       }
     }
   }
+  return ordered;
+}
+
+// Holds the whole tensor in memory.
+void write_reordered(SafetensorsWriter& writer, const Item& item, const ParameterSource& source) {
   constexpr int64_t kChunk = int64_t{1} << 20;
+  const std::vector<float> ordered = in_file_order(item, source);
   for (int64_t begin = 0; begin < item.interval.size(); begin += kChunk)
     write_values(writer, item.info, ordered.data() + begin, std::min(kChunk, item.interval.size() - begin));
+}
+
+// Values are read once for the maxima and once for the codes, of which a file may hold gigabytes.
+void write_quantized(SafetensorsWriter& writer, const Item& item, const ParameterSource& source) {
+  QuantizedMatrix& matrix = *item.quantized;
+  std::vector<float> values;
+  if (!matrix.measured() || matrix.needs_values(item.of_quantized)) values = in_file_order(item, source);
+  if (!matrix.measured()) matrix.measure(values);
+  const std::vector<std::byte> bytes = matrix.bytes(item.of_quantized, values);
+  writer.write(bytes.data(), std::ssize(bytes));
 }
 
 void write_file(const fs::path& path, const std::vector<Item>& items, const ParameterSource& source) {
@@ -138,6 +171,8 @@ void write_file(const fs::path& path, const std::vector<Item>& items, const Para
   for (const Item& item : items) {
     if (item.carried != nullptr) {
       writer.write(item.carried, item.info.bytes());
+    } else if (item.quantized != nullptr) {
+      write_quantized(writer, item, source);
     } else if (item.tensor.straight()) {
       write_straight(writer, item, source);
     } else {
@@ -233,12 +268,27 @@ void round_to(TensorType type, std::span<float> values) {
   }
 }
 
+// Elements `some` of a matrix, as readers of its quantised form get them; quantises the whole matrix.
+void read_quantized(const Item& item, Quantization quantization, const ParameterSource& source, Interval some,
+                    float* values) {
+  QuantizedMatrix matrix(quantization, item.info);
+  std::vector<float> all = in_file_order(item, source);
+  matrix.measure(all);
+  matrix.expand(all);
+  const model::HuggingFaceTensor& tensor = item.tensor;
+  for (int64_t at = some.begin; at < some.end; ++at) {
+    const int64_t row = at / tensor.columns, column = at % tensor.columns;
+    values[at - some.begin] =
+        all[static_cast<size_t>(tensor.order.first_of(row) + column * tensor.order.column_stride)];
+  }
+}
+
 }  // namespace
 
 ParameterSource as_written(const model::ParameterTable& table, ParameterSource source,
                            const ExportOptions& options) {
-  return [&table, source = std::move(source), type = options.type, record = options.record](
-             int bucket, Interval interval, float* values) {
+  return [&table, source = std::move(source), type = options.type, record = options.record,
+          quantization = options.quantization](int bucket, Interval interval, float* values) {
     source(bucket, interval, values);
     const model::Bucket& from = table.buckets[static_cast<size_t>(bucket)];
     for (const model::Parameter& parameter : from.parameters) {
@@ -248,8 +298,16 @@ ParameterSource as_written(const model::ParameterTable& table, ParameterSource s
         const int64_t begin = parameter.offset + tensor.row_begin * parameter.columns;
         const Interval part = base::intersect({begin, begin + tensor.rows * parameter.columns}, interval);
         if (part.empty()) continue;
-        round_to(record.exported(tensor.name, type),
-                 {values + (part.begin - interval.begin), static_cast<size_t>(part.size())});
+        float* const to = values + (part.begin - interval.begin);
+        if (quantization != Quantization::kNone && is_linear(from, parameter)) {
+          const Item item{.info = {.name = tensor.name, .type = type, .shape = tensor.shape},
+                          .bucket = bucket,
+                          .interval = {begin, begin + tensor.rows * parameter.columns},
+                          .tensor = tensor};
+          read_quantized(item, quantization, source, {part.begin - begin, part.end - begin}, to);
+        } else {
+          round_to(record.exported(tensor.name, type), {to, static_cast<size_t>(part.size())});
+        }
       }
     }
   };
@@ -330,10 +388,48 @@ void write_sentence_modules(const fs::path& folder, const model::Model& model) {
 
 }  // namespace
 
+namespace {
+
+// transformers keeps experts' matrices in stacked parameters, which bitsandbytes leaves as they are.
+void require_quantizable(const model::ParameterTable& table, Quantization quantization) {
+  if (quantization == Quantization::kNone) return;
+  if (table.model.experts().count > 0) {
+    throw base::InputError(
+        "the model has experts, whose matrices bitsandbytes does not quantise in transformers' folders: "
+        "leave "
+        "--quantize out");
+  }
+  for (const model::Bucket& bucket : table.buckets) {
+    if (std::ranges::any_of(bucket.parameters,
+                            [&](const model::Parameter& each) { return is_linear(bucket, each); }))
+      return;
+  }
+  throw base::InputError("the model's blocks have no linear modules to quantise: leave --quantize out");
+}
+
+// Adds quantization_config to config.json, which names the modules of matrices that stay as they are.
+void say_quantization(const fs::path& folder, const model::ParameterTable& table,
+                      const ExportOptions& options) {
+  constexpr std::string_view kWeight = ".weight";
+  std::vector<std::string> kept{"lm_head"};
+  for (const Item& item : items_of(table, options)) {
+    const std::string& name = item.info.name;
+    if (item.quantized != nullptr || item.info.shape.size() != 2 || !name.ends_with(kWeight)) continue;
+    std::string module = name.substr(0, name.size() - kWeight.size());
+    if (module != kept.front()) kept.push_back(std::move(module));
+  }
+  base::Json config = base::read_json(folder / "config.json");
+  config["quantization_config"] = quantization_config(options.quantization, config_name(options.type), kept);
+  base::write_json(folder / "config.json", config);
+}
+
+}  // namespace
+
 void export_hugging_face(const fs::path& folder, const model::ParameterTable& table,
                          const ParameterSource& source, const ExportOptions& options) {
   SLUICE_ASSERT(size_of(options.type) > 0 && options.type != TensorType::kFloat64,
                 "exports are float32, bfloat16 or float16");
+  require_quantizable(table, options.quantization);
   AtomicFolder output(folder);
   ExportOptions whole = options;
   const std::unique_ptr<SafetensorsFile> carried =
@@ -345,6 +441,7 @@ void export_hugging_face(const fs::path& folder, const model::ParameterTable& ta
                                                                   {.dtype = config_name(options.type),
                                                                    .least_positions = options.least_positions,
                                                                    .positions = options.positions}));
+  if (options.quantization != Quantization::kNone) say_quantization(output.part(), table, options);
   if (table.model.head().kind == model::HeadKind::kRows) write_sentence_modules(output.part(), table.model);
   if (options.add) options.add(output.part());
   output.commit();
@@ -428,6 +525,7 @@ void export_adapters(const fs::path& folder, const model::ParameterTable& table,
                        {"fan_in_fan_out", false},
                        {"init_lora_weights", true},
                        {"inference_mode", true}};
+  if (lora.dora) config["use_dora"] = true;
   if (!targets.parameters.empty()) config["target_parameters"] = targets.parameters;
   add_patterns(lora, targets, config);
   base::write_json(output.part() / "adapter_config.json", config);

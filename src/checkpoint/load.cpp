@@ -74,8 +74,8 @@ std::string difference(const model::Model& saved, const model::Model& run) {
 
 std::string text_of(const model::Lora& lora) {
   if (lora.rank == 0) return "no adapters";
-  return text("adapters of rank ", lora.rank, " and alpha ", lora.alpha, " at ",
-              base::join(lora.targets, ", "));
+  return text(lora.dora ? "DoRA's adapters of rank " : "adapters of rank ", lora.rank, " and alpha ",
+              lora.alpha, " at ", base::join(lora.targets, ", "));
 }
 
 std::string text_of(const model::BaseFormat& format) {
@@ -115,6 +115,12 @@ void Checkpoint::require_model(const model::Model& model, TensorType type) const
     throw InputError(
         text(directory_.string(), " has ", text_of(saved), " but the run ", text_of(model.lora()),
              ": resume with the [lora] it was made with, or train on from an export, which ", "merges them"));
+  }
+  if (saved.rank == 0 && model.lora().dora) {
+    throw InputError(
+        text(directory_.string(),
+             " has no adapters but the run DoRA's, whose magnitudes begin as the norms of a model "
+             "folder's matrices: export the checkpoint, and give the run that folder as model.hf"));
   }
   if (model.base().coded() && model.base() != manifest_.model.base()) {
     throw InputError(text(directory_.string(), " has its frozen base in ", text_of(manifest_.model.base()),

@@ -1,6 +1,9 @@
 #include "checkpoint/merge.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -27,10 +30,12 @@ struct Placed {
 struct Adapters {
   Placed left;
   Placed right;
+  Placed magnitude;       // bucket -1: no DoRA
   int64_t first_row = 0;  // the tensor's first row in the matrix
 };
 
-// The given factor of the matrix's tensor, in a frozen or a trained bucket.
+// The given factor of the matrix's tensor, in a frozen or a trained bucket. Without a parameter if there is
+// none.
 Placed factor_of(const model::ParameterTable& tuned, Interval buckets, const model::Parameter& like,
                  model::Factor factor) {
   for (int64_t index = buckets.begin; index < buckets.end; ++index) {
@@ -39,7 +44,6 @@ Placed factor_of(const model::ParameterTable& tuned, Interval buckets, const mod
         return {static_cast<int>(index), &parameter};
     }
   }
-  SLUICE_ASSERT(false, base::text("no other factor of ", like.name));
   return {};
 }
 
@@ -53,6 +57,8 @@ std::vector<Adapters> adapters_of(const model::ParameterTable& tuned, const mode
       Adapters& added = adapters.emplace_back();
       added.left = {static_cast<int>(index), &left};
       added.right = factor_of(tuned, own, left, model::Factor::kRight);
+      added.magnitude = factor_of(tuned, own, left, model::Factor::kMagnitude);
+      SLUICE_ASSERT(added.right.parameter != nullptr, base::text("no other factor of ", left.name));
       for (int group = 0; group < left.adapted; ++group)
         added.first_row += matrix.groups[static_cast<size_t>(group)].rows;
     }
@@ -101,11 +107,61 @@ void add_product(const Adapters& adapters, double factor, const ParameterSource&
   }
 }
 
+// A matrix in the bucket of the tuned table that holds it.
+struct Stored {
+  int bucket = -1;
+  int64_t begin = 0;  // its first element
+  int64_t columns = 0;
+  bool outputs_last = false;
+};
+
+// DoRA's factors of the outputs of an adapter's tensor.
+std::vector<double> scales_of(const Adapters& adapters, double factor, const Stored& matrix,
+                              const ParameterSource& source) {
+  constexpr int64_t kChunkRows = 64;
+  constexpr double kLeastNorm = 1e-30;
+  const int64_t rows = adapters.left.parameter->rows, columns = matrix.columns;
+  std::vector<double> scales(static_cast<size_t>(matrix.outputs_last ? columns : rows), 0.0);
+  std::vector<float> values;
+  for (int64_t begin = 0; begin < rows; begin += kChunkRows) {
+    const int64_t count = std::min(kChunkRows, rows - begin);
+    const Interval elements{(adapters.first_row + begin) * columns,
+                            (adapters.first_row + begin + count) * columns};
+    values.resize(static_cast<size_t>(elements.size()));
+    source(matrix.bucket, {matrix.begin + elements.begin, matrix.begin + elements.end}, values.data());
+    add_product(adapters, factor, source, columns, elements, values.data());
+    for (size_t i = 0; i < values.size(); ++i) {
+      const int64_t at = static_cast<int64_t>(i);
+      const int64_t output = matrix.outputs_last ? at % columns : begin + at / columns;
+      scales[static_cast<size_t>(output)] += double{values[i]} * values[i];
+    }
+  }
+  std::vector<float> magnitudes(scales.size());
+  source(adapters.magnitude.bucket, adapters.magnitude.whole(), magnitudes.data());
+  for (size_t i = 0; i < scales.size(); ++i)
+    scales[i] = magnitudes[i] / std::max(std::sqrt(scales[i]), kLeastNorm);
+  return scales;
+}
+
+// Scales those of `values`, elements `elements` of the matrix, that lie in the adapter's tensor.
+void scale(const Adapters& adapters, const Stored& matrix, const std::vector<double>& scales,
+           Interval elements, float* values) {
+  const int64_t columns = matrix.columns, first = adapters.first_row * columns;
+  const Interval own = base::intersect(elements, {first, first + adapters.left.parameter->rows * columns});
+  for (int64_t at = own.begin; at < own.end; ++at) {
+    const int64_t output = matrix.outputs_last ? at % columns : at / columns - adapters.first_row;
+    float& value = values[at - elements.begin];
+    value = static_cast<float>(value * scales[static_cast<size_t>(output)]);
+  }
+}
+
 }  // namespace
 
 ParameterSource merged(const model::ParameterTable& plain, const model::ParameterTable& tuned,
                        ParameterSource source) {
-  return [&plain, &tuned, source = std::move(source), places = model::ParameterIndex(tuned)](
+  // By left factor; made when first needed, from the whole matrix.
+  const auto scales = std::make_shared<std::map<const model::Parameter*, std::vector<double>>>();
+  return [&plain, &tuned, scales, source = std::move(source), places = model::ParameterIndex(tuned)](
              int bucket, Interval interval, float* values) {
     const model::Bucket& from = plain.buckets[static_cast<size_t>(bucket)];
     places.for_each_run(
@@ -113,9 +169,15 @@ ParameterSource merged(const model::ParameterTable& plain, const model::Paramete
           float* const to = values + (run.begin - interval.begin);
           source(there, elsewhere, to);
           const Interval elements{run.begin - matrix.offset, run.end - matrix.offset};
-          for (const Adapters& adapters : adapters_of(tuned, from, matrix))
-            add_product(adapters, model::adapter_factor(tuned.model.lora(), *adapters.left.parameter), source,
-                        matrix.columns, elements, to);
+          const Stored stored{there, elsewhere.begin - elements.begin, matrix.columns, matrix.outputs_last};
+          for (const Adapters& adapters : adapters_of(tuned, from, matrix)) {
+            const model::Parameter* const left = adapters.left.parameter;
+            const double factor = model::adapter_factor(tuned.model.lora(), *left);
+            add_product(adapters, factor, source, matrix.columns, elements, to);
+            if (adapters.magnitude.parameter == nullptr) continue;
+            if (!scales->contains(left)) (*scales)[left] = scales_of(adapters, factor, stored, source);
+            scale(adapters, stored, scales->at(left), elements, to);
+          }
         });
   };
 }

@@ -35,6 +35,7 @@ constexpr std::string_view kWithoutEffect[] = {"peft_type",
                                                "lora_alpha",
                                                "lora_dropout",
                                                "use_rslora",
+                                               "use_dora",
                                                "rank_pattern",
                                                "alpha_pattern",
                                                "layers_pattern",
@@ -130,6 +131,7 @@ PeftConfig::PeftConfig(const fs::path& folder) : name_((folder / "adapter_config
   rank_ = base::require_in(config, "r", kPeftRanks, name_);
   alpha_ = config.contains("lora_alpha") ? base::require_in(config, "lora_alpha", kPeftAlphas, name_) : 8;
   rank_stabilised_ = base::get_or<bool>(config, "use_rslora", false, name_);
+  dora_ = base::get_or<bool>(config, "use_dora", false, name_);
   ranks_ = patterns_of(config, "rank_pattern", kPeftRanks, name_);
   alphas_ = patterns_of(config, "alpha_pattern", kPeftAlphas, name_);
   target_parameters_ = base::get_or<std::vector<std::string>>(config, "target_parameters", {}, name_);

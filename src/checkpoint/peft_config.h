@@ -16,7 +16,7 @@ namespace sluice::checkpoint {
 class PeftConfig {
  public:
   // InputError naming the file and the key if a key is invalid, or changes the result in a way that Sluice
-  // does not compute (DoRA, biases, initialisations that change the base).
+  // does not compute (biases, initialisations that change the base).
   explicit PeftConfig(const std::filesystem::path& folder);
 
   // An adapter's product is multiplied by alpha / rank, or by alpha / sqrt(rank) under rsLoRA (Kalajdzievski,
@@ -31,6 +31,7 @@ class PeftConfig {
 
   // All ranks that a matrix may have, ascending, each once.
   std::vector<int64_t> ranks() const;
+  bool dora() const { return dora_; }
   const std::vector<std::string>& target_parameters() const { return target_parameters_; }
   const std::string& name() const { return name_; }
   // The base model's name in the file, for messages.
@@ -45,6 +46,7 @@ class PeftConfig {
   int64_t rank_ = 0;
   double alpha_ = 0;
   bool rank_stabilised_ = false;
+  bool dora_ = false;
   Patterns<int64_t> ranks_;
   Patterns<double> alphas_;
   std::vector<std::string> target_parameters_;

@@ -14,6 +14,7 @@
 #include "checkpoint/peft_names.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/tensor_type.h"
+#include "model/lora_targets.h"
 #include "model/roles.h"
 #include "model/tuning.h"
 
@@ -27,6 +28,7 @@ using base::text;
 
 constexpr std::string_view kPrefix = "base_model.model.";
 constexpr std::string_view kWrapped = ".base_layer";
+constexpr std::string_view kMagnitude = ".lora_magnitude_vector";  // DoRA's
 
 // An adapter's folder, opened for reading. Its matrices may have different ranks, so there is one table of
 // parameters for each rank.
@@ -38,11 +40,24 @@ class PeftFolder {
   const std::vector<std::string>& targets() const {
     return tables_.begin()->second.table.model.lora().targets;
   }
+  // Gives the factor that a model has already for the product of an adapter's matrices.
+  using OwnFactor = std::function<double(const model::Bucket&, const model::Parameter&)>;
   // Calls visit(bucket, parameter, values) for each factor of the file in stored order. The product's factor
-  // is multiplied into b.
+  // over `own`, by default 1, is multiplied into b.
   template <typename Visit>
-  void for_each_factor(Visit visit) const {
-    for (const Factor& factor : factors_) visit(*factor.bucket, *factor.parameter, values_of(factor));
+  void for_each_factor(Visit visit, const OwnFactor& own = {}) const {
+    for (const Factor& factor : factors_) {
+      const bool divides = own && factor.parameter->start == model::Start::kZero;
+      const double scale = factor.scale / (divides ? own(*factor.bucket, *factor.parameter) : 1.0);
+      visit(*factor.bucket, *factor.parameter, values_of(factor, scale));
+    }
+  }
+  std::string name() const { return file_.location().string(); }
+  bool dora() const { return config_.dora(); }
+  // The matrices that have magnitudes.
+  int64_t magnitudes() const {
+    return std::ranges::count_if(
+        factors_, [](const Factor& factor) { return factor.parameter->factor == model::Factor::kMagnitude; });
   }
 
  private:
@@ -61,7 +76,7 @@ class PeftFolder {
   void require_shape(const TensorInfo& tensor, const std::vector<int64_t>& expected) const;
   void require_rank(const Factor& left, const model::Parameter& right) const;
   void require_all_known() const;
-  std::vector<float> values_of(const Factor& factor) const;
+  std::vector<float> values_of(const Factor& factor, double scale) const;
   [[noreturn]] void refuse(const std::string& what) const {
     throw InputError(text(file_.location().string(), ": ", what));
   }
@@ -83,8 +98,10 @@ FileNames module_names(const FileNames& names) {
 }
 
 // `rank` may exceed a matrix's own limit; the caller knows which matrices have this rank.
-model::Model with_adapters(const model::Model& base, const std::vector<std::string>& targets, int64_t rank) {
-  return model::with_rank(model::adapted(base, {.rank = 1, .alpha = 1, .targets = targets}), rank);
+model::Model with_adapters(const model::Model& base, const std::vector<std::string>& targets, int64_t rank,
+                           bool dora) {
+  return model::with_rank(model::adapted(base, {.rank = 1, .alpha = 1, .targets = targets, .dora = dora}),
+                          rank);
 }
 
 PeftFolder::PeftFolder(const fs::path& folder, const model::Model& base, const FileNames& names)
@@ -92,7 +109,8 @@ PeftFolder::PeftFolder(const fs::path& folder, const model::Model& base, const F
   const std::vector<std::string> targets = targets_of_file();
   try {
     for (const int64_t rank : config_.ranks())
-      tables_.emplace(rank, peft_adapters(model::parameter_table(with_adapters(base, targets, rank))));
+      tables_.emplace(
+          rank, peft_adapters(model::parameter_table(with_adapters(base, targets, rank, config_.dora()))));
   } catch (const InputError& error) {
     refuse(text(error.what(), "; ", another_base()));
   }
@@ -122,7 +140,8 @@ std::vector<std::string> PeftFolder::targets_of_file() const {
   std::set<std::string> targets;
   for (const TensorInfo& tensor : file_.tensors()) {
     const size_t end = tensor.name.find(".lora_");
-    const bool factor = tensor.name.ends_with(".lora_A.weight") || tensor.name.ends_with(".lora_B.weight");
+    const bool factor = tensor.name.ends_with(".lora_A.weight") || tensor.name.ends_with(".lora_B.weight") ||
+                        (config_.dora() && tensor.name.ends_with(kMagnitude));
     if (!factor || !tensor.name.starts_with(kPrefix)) {
       refuse(text("tensor '", tensor.name, "' is no factor of LoRA's (", kPrefix,
                   "….lora_A.weight): merge the adapter with PEFT's merge_and_unload()"));
@@ -178,8 +197,7 @@ void PeftFolder::find_factors() {
       const model::Bucket& bucket = tables_.at(rank).table.buckets[at];
       const model::Parameter& parameter = bucket.parameters[i];
       require_shape(*tensor, model::hugging_face_tensors(bucket, parameter).front().shape);
-      factors_.push_back(
-          {&bucket, &parameter, tensor, parameter.start == model::Start::kAdapter ? 1 : scale});
+      factors_.push_back({&bucket, &parameter, tensor, parameter.start == model::Start::kZero ? scale : 1});
       if (parameter.factor == model::Factor::kLeft) require_rank(factors_.back(), bucket.parameters[i + 1]);
     }
   }
@@ -192,17 +210,19 @@ void PeftFolder::require_all_known() const {
   for (const TensorInfo& tensor : file_.tensors()) {
     if (!known.contains(tensor.name))
       refuse(text("tensor '", tensor.name, "' adapts what the model does not have: ", another_base()));
-    std::string other = tensor.name;
-    char& letter = other[other.rfind(".weight") - 1];
-    letter = letter == 'A' ? 'B' : 'A';
-    if (!known.contains(other))
-      refuse(text("tensor '", other, "' is missing beside '", tensor.name,
-                  "': fetch or save the adapter again"));
+    const std::string path = tensor.name.substr(0, tensor.name.find(".lora_"));
+    std::vector<std::string> ends{".lora_A.weight", ".lora_B.weight"};
+    if (config_.dora()) ends.emplace_back(kMagnitude);
+    for (const std::string& end : ends) {
+      if (!known.contains(path + end))
+        refuse(text("tensor '", path, end, "' is missing beside '", tensor.name,
+                    "': fetch or save the adapter again"));
+    }
   }
 }
 
-std::vector<float> PeftFolder::values_of(const Factor& factor) const {
-  const auto& [bucket, parameter, found, scale] = factor;
+std::vector<float> PeftFolder::values_of(const Factor& factor, double scale) const {
+  const auto& [bucket, parameter, found, unused] = factor;
   const model::HuggingFaceTensor tensor = model::hugging_face_tensors(*bucket, *parameter).front();
   std::vector<float> values(static_cast<size_t>(parameter->size())), stored(values.size());
   to_floats(file_.data(*found), found->type, std::ssize(values), values.data());
@@ -226,7 +246,8 @@ model::Model adapted_by(const model::Model& base, const std::vector<std::unique_
     targets.insert(folder->targets().begin(), folder->targets().end());
     rank = std::max(rank, folder->rank());
   }
-  return with_adapters(base, {targets.begin(), targets.end()}, rank * std::ssize(folders));
+  const bool dora = folders.front()->dora();
+  return with_adapters(base, {targets.begin(), targets.end()}, rank * std::ssize(folders), dora);
 }
 
 // The factors of all adapters in the parameters of one table, by bucket and first element.
@@ -240,6 +261,18 @@ class Factors {
                                const std::vector<float>& values) {
       place(parameter, values, own(bucket.position, parameter), begin);
     });
+  }
+  // Fills the adapter's values in with the factors of the table's model. InputError if it has none for them.
+  void add_in_place(const PeftFolder& folder) {
+    const auto own_factor = [&](const model::Bucket& bucket, const model::Parameter& parameter) {
+      return model::adapter_factor(table_.model.lora(), *require_own(folder, bucket, parameter).parameter);
+    };
+    folder.for_each_factor(
+        [&](const model::Bucket& bucket, const model::Parameter& parameter,
+            const std::vector<float>& values) {
+          place(parameter, values, require_own(folder, bucket, parameter), 0);
+        },
+        own_factor);
   }
   const model::ParameterTable& table() const { return table_; }
   void read(int bucket, Interval interval, float* values) const {
@@ -275,8 +308,27 @@ class Factors {
           return {&parameter, by_bucket_[static_cast<size_t>(index)][parameter.offset].data()};
       }
     }
-    SLUICE_ASSERT(false, like.name);
     return {};
+  }
+  Own require_own(const PeftFolder& folder, const model::Bucket& bucket, const model::Parameter& like) {
+    const Own found = own(bucket.position, like);
+    const auto refuse = [&](const std::string& fault) { throw InputError(text(folder.name(), ": ", fault)); };
+    const std::string tensor = bucket.path + like.tensors.front();
+    if (found.parameter == nullptr) {
+      refuse(text("tensor '", tensor,
+                  "' adapts a matrix that lora.targets leaves out: add it, or leave the "
+                  "folder out"));
+    }
+    if (!found.parameter->trained)
+      refuse(text("tensor '", tensor, "' is frozen in this run: leave it out of train.freeze"));
+    const bool left = like.factor == model::Factor::kLeft;
+    const int64_t experts = std::max<int64_t>(1, like.experts);
+    const auto rank_of = [&](const model::Parameter& of) { return left ? of.columns : of.rows / experts; };
+    if (rank_of(like) > rank_of(*found.parameter)) {
+      refuse(text("tensor '", tensor, "' has rank ", rank_of(like), ", above the run's ",
+                  rank_of(*found.parameter), ": set lora.rank to at least ", rank_of(like)));
+    }
+    return found;
   }
   static void place(const model::Parameter& from, const std::vector<float>& values, const Own& to,
                     int64_t begin) {
@@ -307,13 +359,47 @@ void require_servable(const model::ParameterTable& table) {
   }
 }
 
+// Only one adapter's scales can be in place, and all its matrices must have theirs.
+void require_one_scale(const std::vector<std::unique_ptr<PeftFolder>>& folders, const model::Model& model) {
+  const auto decomposed = std::ranges::find_if(folders, [](const auto& folder) { return folder->dora(); });
+  if (decomposed == folders.end()) return;
+  const std::string& name = (*decomposed)->name();
+  if (folders.size() > 1) {
+    throw InputError(text(name,
+                          ": the adapter is DoRA's, and one of several: give it alone, or merge it with "
+                          "PEFT's merge_and_unload()"));
+  }
+  int64_t all = 0;
+  for (const auto& bucket : model::parameter_table(model).buckets)
+    all += std::ranges::count(bucket.parameters, model::Factor::kMagnitude, &model::Parameter::factor);
+  if ((*decomposed)->magnitudes() == all) return;
+  throw InputError(text(name,
+                        ": the adapter is DoRA's, and of some layers alone: merge it with PEFT's "
+                        "merge_and_unload()"));
+}
+
 }  // namespace
+
+ParameterSource in_place_of(const model::ParameterTable& tuned, const FileNames& names,
+                            const fs::path& folder) {
+  const PeftFolder opened(folder, model::untuned(tuned.model), names);
+  if (opened.dora()) {
+    throw InputError(text(opened.name(),
+                          ": the adapter is DoRA's, whose magnitudes the run's adapters lack: "
+                          "leave the folder out, and evaluate it with eval"));
+  }
+  const auto factors = std::make_shared<Factors>(tuned);
+  factors->make_room();
+  factors->add_in_place(opened);
+  return [factors](int bucket, Interval interval, float* values) { factors->read(bucket, interval, values); };
+}
 
 SideBySide side_by_side(const model::Model& base, const FileNames& names, BaseSource read,
                         const std::vector<fs::path>& folders) {
   std::vector<std::unique_ptr<PeftFolder>> opened;
   for (const fs::path& folder : folders) opened.push_back(std::make_unique<PeftFolder>(folder, base, names));
   const model::Model model = adapted_by(base, opened);
+  require_one_scale(opened, model);
   const auto factors = std::make_shared<Factors>(model::parameter_table(model));
   require_servable(factors->table());
   factors->make_room();

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <set>
@@ -324,6 +325,115 @@ TEST(TunedCheckpoint, ExportMergesAdaptersOfWhichOneFactorIsFrozen) {
   }
 }
 
+ParameterSource values_in(const model::ParameterTable& table) {
+  return [&table](int bucket, base::Interval interval, float* values) {
+    const std::vector<float> all = values_of(table.buckets[static_cast<size_t>(bucket)], State::kMaster);
+    std::copy_n(all.begin() + interval.begin, interval.size(), values);
+  };
+}
+
+model::Outline decomposed() {
+  model::Outline outline = model::exported_outline();
+  model::adapt(outline, {.rank = 2, .alpha = 3, .targets = {"k_proj", "o_proj", "up_proj"}, .dora = true});
+  return outline;
+}
+
+// Each output's weights have its magnitude for their length, and the direction of the sum.
+TEST(TunedCheckpoint, ExportMergesMagnitudes) {
+  const model::ParameterTable tuned = model::parameter_table(decomposed());
+  const model::ParameterTable plain = model::parameter_table(model::untuned(decomposed()));
+  model::Outline lora = model::exported_outline();
+  model::adapt(lora, {.rank = 2, .alpha = 3, .targets = {"k_proj", "o_proj", "up_proj"}});
+  const model::ParameterTable sums = model::parameter_table(lora);
+  const ParameterSource read = merged(plain, tuned, values_in(tuned)),
+                        sum = merged(plain, sums, values_in(sums));
+  const model::Bucket& layer = plain.layer(1);
+  const auto all = [&](const ParameterSource& from, const model::Parameter& parameter) {
+    std::vector<float> values(static_cast<size_t>(parameter.size()));
+    // In two parts, which need the norms of the whole.
+    const int64_t begin = parameter.offset, middle = begin + parameter.size() / 3;
+    from(layer.index, {middle, begin + parameter.size()}, values.data() + (middle - begin));
+    from(layer.index, {begin, middle}, values.data());
+    return values;
+  };
+  for (const auto& [role, adapter, first_row, rows] :
+       {std::tuple("qkv", 1, 16, 8), {"attention_out", 0, 0, 16}, {"gate_up", 1, 20, 20}}) {
+    const model::Parameter& parameter = *model::find_parameter(layer, role);
+    const std::vector<float> found = all(read, parameter);
+    std::vector<float> expected = all(sum, parameter);
+    const auto magnitude = saved(tuned, base::text("layers.1.", role, ".magnitude", adapter));
+    const bool last = parameter.outputs_last;
+    for (int64_t output = 0; output < (last ? 12 : rows); ++output) {
+      std::vector<float*> own;
+      for (int64_t i = 0; i < (last ? rows : 12); ++i)
+        own.push_back(&expected[static_cast<size_t>(last ? (first_row + i) * 12 + output
+                                                         : (first_row + output) * 12 + i)]);
+      double square = 0;
+      for (const float* value : own) square += double{*value} * *value;
+      for (float* value : own)
+        *value = static_cast<float>(*value * magnitude[static_cast<size_t>(output)] / std::sqrt(square));
+    }
+    for (size_t e = 0; e < expected.size(); ++e) ASSERT_NEAR(found[e], expected[e], 1e-5) << role << " " << e;
+  }
+}
+
+TEST(TunedCheckpoint, MagnitudesAreNamedAsPeftDoes) {
+  const TestDirectory root;
+  Checkpoint checkpoint(save(root / "run", decomposed()));
+  export_adapters(checkpoint, root / "adapter", "org/base");
+  const SafetensorsFile file(root / "adapter/adapter_model.safetensors");
+  EXPECT_EQ(file.tensors().size(), 3 * 3 * 2U);
+  const std::string layer = "base_model.model.model.layers.1.";
+  EXPECT_EQ(file.find(layer + "self_attn.k_proj.lora_magnitude_vector")->shape, std::vector<int64_t>{8});
+  EXPECT_EQ(file.find(layer + "self_attn.o_proj.lora_magnitude_vector")->shape, std::vector<int64_t>{12});
+  EXPECT_EQ(base::read_json(root / "adapter/adapter_config.json").at("use_dora"), true);
+  // A checkpoint without adapters has no norms to begin with.
+  const Checkpoint plain(save(root / "plain", model::exported_outline()));
+  EXPECT_THAT(message_of<base::InputError>([&] { plain.require_model(decomposed(), TensorType::kFloat32); }),
+              HasSubstr("has no adapters but the run DoRA's"));
+  EXPECT_THAT(
+      message_of<base::InputError>([&] { checkpoint.require_model(adapted(), TensorType::kFloat32); }),
+      HasSubstr("has DoRA's adapters of rank 2"));
+}
+
+// Values for the factors of a run: another rank and alpha, fewer matrices.
+TEST(InPlaceOf, GivesARunsAdaptersTheValuesOfAFolder) {
+  const TestDirectory root;
+  model::Outline other = model::exported_outline(), own = other;
+  model::adapt(other, {.rank = 2, .alpha = 3, .targets = {"k_proj", "o_proj"}});
+  model::adapt(own, {.rank = 3, .alpha = 12, .targets = {"k_proj", "o_proj", "up_proj"}});
+  const model::ParameterTable theirs = model::parameter_table(other), table = model::parameter_table(own);
+  export_adapters(root / "other", theirs, values_in(theirs), "base");
+  const ParameterSource read = in_place_of(table, {}, root / "other");
+  const model::ParameterTable plain = model::parameter_table(model::exported_outline());
+  const auto base = values_in(table);
+  const ParameterSource whole = [&](int bucket, base::Interval interval, float* values) {
+    base(bucket, interval, values);
+    if (table.buckets[static_cast<size_t>(bucket)].trained) read(bucket, interval, values);
+  };
+  const ParameterSource found = merged(plain, table, whole),
+                        expected = merged(plain, theirs, values_in(theirs));
+  for (const model::Bucket& bucket : plain.buckets) {
+    std::vector<float> ours(static_cast<size_t>(bucket.size)), merged_folder(ours.size());
+    found(bucket.index, {0, bucket.size}, ours.data());
+    expected(bucket.index, {0, bucket.size}, merged_folder.data());
+    for (size_t e = 0; e < ours.size(); ++e) ASSERT_NEAR(ours[e], merged_folder[e], 1e-5) << e;
+  }
+  const auto fault = [&](model::Lora lora, std::vector<std::string> frozen = {}) {
+    model::Outline outline = model::exported_outline();
+    model::adapt(outline, lora);
+    model::freeze(outline, frozen);
+    const model::ParameterTable tuned = model::parameter_table(outline);
+    return message_of<base::InputError>([&] { in_place_of(tuned, {}, root / "other"); });
+  };
+  EXPECT_THAT(fault({.rank = 1, .alpha = 1, .targets = {"k_proj", "o_proj"}}),
+              HasSubstr("has rank 2, above the run's 1: set lora.rank to at least 2"));
+  EXPECT_THAT(fault({.rank = 2, .alpha = 1, .targets = {"k_proj"}}),
+              HasSubstr("adapts a matrix that lora.targets leaves out: add it"));
+  EXPECT_THAT(fault({.rank = 2, .alpha = 1, .targets = {"k_proj", "o_proj"}}, {"*.o_proj.lora_A.weight"}),
+              HasSubstr("is frozen in this run: leave it out of train.freeze"));
+}
+
 TEST(TunedCheckpoint, AdaptersAloneAreNamedAsPeftDoes) {
   const TestDirectory root;
   Checkpoint checkpoint(save(root / "run", adapted()));
@@ -364,13 +474,6 @@ model::Outline with_experts(std::vector<std::string> targets) {
   outline.block_types = {{}, {.experts = true}};
   model::adapt(outline, {.rank = 2, .alpha = 3, .targets = std::move(targets)});
   return outline;
-}
-
-ParameterSource values_in(const model::ParameterTable& table) {
-  return [&table](int bucket, base::Interval interval, float* values) {
-    const std::vector<float> all = values_of(table.buckets[static_cast<size_t>(bucket)], State::kMaster);
-    std::copy_n(all.begin() + interval.begin, interval.size(), values);
-  };
 }
 
 // Merged matrices are equal whichever elements are read.

@@ -177,6 +177,8 @@ void visit_train(RunConfig& config, Fields& keys) {
   keys("eval_every", Number(train.eval_every, kSteps), "steps between evaluations; 0: never");
   keys("patience", Number(train.patience, kSteps),
        "evaluations in a row that are no better than the best one, after which the run ends; 0: never");
+  keys("eval_adapters", Texts(train.eval_adapters),
+       "other adapters of the same base that evaluations try, too: NAME=FOLDER, in PEFT's format");
   keys("sample_every", Number(train.sample_every, kSteps),
        "steps between samples of the model's text in the log; each rank has the whole model then; 0: never");
   keys("sample_prompts", Texts(train.sample_prompts),
@@ -404,6 +406,7 @@ void visit_lora(RunConfig& config, Fields& keys) {
        "ranks of targets, as { q_proj = 4 }; read into targets, as the next two");
   keys("alpha_pattern", TargetPattern(lora, TargetPattern::Of::kAlpha), "alphas of targets");
   keys("use_rslora", RankStabilised(lora), "alpha / sqrt(rank) instead (rsLoRA); read into alpha");
+  keys("dora", Flag(lora.dora), "trains the magnitudes of outputs apart from their directions (DoRA)");
 }
 
 void visit_parallel(RunConfig& config, Fields& keys) {

@@ -100,6 +100,7 @@ constexpr std::pair<std::string_view, std::string_view> kKeys[] = {
     {"training_steps", "train.steps"},
     {"val_files", "data.validation"},
     {"value_model_path", "rl.critic"},
+    {"use_dora", "lora.dora"},
     {"warmup", "optimizer.warmup_steps"},
     {"warmup_iters", "optimizer.warmup_steps"},
     {"warmup_ratio", "optimizer.warmup_steps"},

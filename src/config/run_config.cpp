@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/json.h"
+#include "config/eval_adapters.h"
 #include "model/head_keys.h"
 #include "model/hugging_face.h"
 #include "model/sentence_modules.h"
@@ -247,7 +248,7 @@ void tune(RunConfig& config) {
         base::text("parallel.redundant_experts is ", spare, ", but the model has ", model.experts().count,
                    " experts, of which two lanes have half each: ", "give at most as many as that leaves"));
   }
-  model = model::adapted(model, {config.lora.rank, config.lora.alpha, config.lora.targets});
+  model = model::adapted(model, {config.lora.rank, config.lora.alpha, config.lora.targets, config.lora.dora});
   model = model::frozen(model, config.train.freeze);
   model = model::with_base(model, {config.model.base, word_bytes(config.train.dtype)});
   // Generation would hold the whole base expanded, which the proof of memory does not include.
@@ -264,6 +265,23 @@ void tune(RunConfig& config) {
   const std::vector<std::string> names = model::tensor_names(model::parameter_table(model));
   for (const GroupConfig& group : config.optimizer.groups)
     model::require_matches(group.parameters, names, "optimizer.groups");
+}
+
+// InputError if train.eval_adapters would have no effect: without adapters or evaluations, with a head that
+// adapters' folders lack, or with DoRA, whose magnitudes other adapters do not have.
+void require_eval_adapters(const RunConfig& config) {
+  const std::vector<std::string>& entries = config.train.eval_adapters;
+  if (entries.empty()) return;
+  named_folders(entries);
+  const auto refuse = [&](const char* fault) {
+    throw base::InputError(base::text("train.eval_adapters is ", base::join(entries, ", "), ", but ", fault));
+  };
+  if (config.lora.rank == 0)
+    refuse("lora.rank is 0: set it, as other adapters stand in place of the trained one");
+  if (config.train.eval_every == 0) refuse("train.eval_every is 0, so nothing is evaluated: set it");
+  if (config.lora.dora) refuse("lora.dora is true: leave the folders out, and evaluate them with eval");
+  if (config.head.kind != HeadUse::kNone)
+    refuse("head.kind gives the model a head that the folders do not have: leave them out");
 }
 
 }  // namespace
@@ -296,6 +314,7 @@ void resolve_model(RunConfig& config, ModelUse use) {
         "it out");
   }
   tune(config);
+  require_eval_adapters(config);
   require_learnable(config);
 }
 

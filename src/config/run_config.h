@@ -67,8 +67,10 @@ struct TrainConfig {
   int64_t steps = 100;  // in the whole run; set from `epochs` if that is given
   double epochs = 0;    // passes over the training data (run/epochs.h); 0: use `steps`
   int64_t eval_every = 0;
-  int64_t patience = 0;      // evaluations without improvement after which the run ends; 0: never
-  int64_t sample_every = 0;  // steps between sample texts that the model generates; 0: never
+  int64_t patience = 0;  // evaluations without improvement after which the run ends; 0: never
+  // Adapters that evaluations try in place of the trained one: NAME=FOLDER, in PEFT's format.
+  std::vector<std::string> eval_adapters;
+  int64_t sample_every = 0;                 // steps between sample texts that the model generates; 0: never
   std::vector<std::string> sample_prompts;  // their prompts; empty: beginnings of held-out documents
   int threads = 0;                          // compute threads of a rank; 0: cores ÷ local ranks
   int64_t join_timeout_s = 60;              // limit for all ranks to appear at the start
@@ -187,6 +189,7 @@ struct LoraConfig {
   int64_t rank = 0;  // 0: none
   double alpha = 16;
   std::vector<std::string> targets{"q_proj", "k_proj", "v_proj", "o_proj"};
+  bool dora = false;
 };
 
 // Parameters whose names match one of `parameters` and no earlier group's patterns.
@@ -221,6 +224,8 @@ struct OptimizerConfig {
   double min_lr = 3e-5;
   std::vector<GroupConfig> groups;  // the first matching group counts
 
+  // Newton-Schulz steps of matrices that are updated as a whole; 0: none.
+  int64_t matrix_steps() const { return name == OptimizerName::kMuon ? ns_steps : 0; }
   base::MomentFormat moments() const {
     return name == OptimizerName::kAdamW8Bit ? base::MomentFormat::k8Bit : base::MomentFormat::kWide;
   }

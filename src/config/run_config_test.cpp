@@ -219,6 +219,32 @@ TEST(RunConfig, SaysWhatIsTrainedAndHow) {
             "[config] run.toml: optimizer.groups.lr is missing: give the group's learning rate");
 }
 
+// Other adapters stand in the trained one's place, so there has to be one, and evaluations that try them.
+TEST(Config, EvaluationsMayTryOtherAdapters) {
+  const auto refusal = [](const std::vector<std::string>& changes) -> std::string {
+    std::vector<std::string> all{"lora.rank=2", "train.eval_every=1",
+                                 "train.eval_adapters=[\"é=b\",\"c=d\"]"};
+    all.insert(all.end(), changes.begin(), changes.end());
+    try {
+      RunConfig config = parse_config(std::string(kSmall), "run.toml", all);
+      resolve_model(config);
+      EXPECT_EQ(config.train.eval_adapters.size(), 2U);
+    } catch (const base::InputError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal({}), "");
+  for (const auto& [change, told] :
+       {std::pair("lora.rank=0", "but lora.rank is 0: set it"),
+        {"train.eval_every=0", "but train.eval_every is 0, so nothing is evaluated"},
+        {"lora.dora=true", "but lora.dora is true: leave the folders out"},
+        {"train.eval_adapters=[\"b\"]", "has 'b': give NAME=FOLDER"},
+        {"train.eval_adapters=[\"a=\"]", "has 'a=': give NAME=FOLDER"},
+        {"train.eval_adapters=[\"a=b\",\"a=c\"]", "names 'a' twice"}})
+    EXPECT_NE(refusal({change}).find(told), std::string::npos) << change << ": " << refusal({change});
+}
+
 TEST(RunConfig, ResolvedModelsKnowWhatIsTrained) {
   RunConfig config = parse_config(kSmall, "run.toml", {"train.freeze=['model.embed_tokens']"});
   resolve_model(config);

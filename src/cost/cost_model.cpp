@@ -1,6 +1,7 @@
 #include "cost/cost_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -36,6 +37,30 @@ const char* name_of(CellKind kind) {
   }
   SLUICE_ASSERT(false, "unknown cell kind");
 }
+
+namespace {
+
+// A rank sends about as much as it receives, as all ranks have matrices about as large. With one rank both
+// are equal.
+int64_t largest_update_bytes(const model::Program& program, const MemoryModel& memory) {
+  int64_t most = 0;
+  const base::Interval blocks = program.blocks_in(program.run());
+  for (int64_t position = blocks.begin; position < blocks.end; ++position) {
+    for (const model::Parameter& parameter : program.kind_at(position).parameters()) {
+      if (!parameter.trained || parameter.one_dimensional() || parameter.depthwise) continue;
+      const int64_t matrices = std::max({int64_t{1}, parameter.experts, parameter.stacked});
+      const bool apart = parameter.tensors.size() > 1 && parameter.experts == 0;
+      const int64_t rows = apart ? std::ranges::max(parameter.groups, {}, &model::RowGroup::rows).rows
+                                 : parameter.rows / matrices;
+      const int64_t elements = rows * parameter.columns, least = std::min(rows, parameter.columns);
+      most = std::max(
+          most, memory.matrix_update_bytes(4 * elements, 2 * elements + 2 * least * least, 5 * elements));
+    }
+  }
+  return most;
+}
+
+}  // namespace
 
 std::shared_ptr<const CostModel::Figures> CostModel::figures_of(Options options) {
   // Balanced lanes hold contiguous parts and attend to earlier lanes alone: attention must be causal.
@@ -81,6 +106,8 @@ std::shared_ptr<const CostModel::Figures> CostModel::figures_of(Options options)
       add_visited(sums.visited_weight, times.backward_weight);
     }
   }
+  if (options.newton_schulz_steps > 0 && options.scheme_times.empty())
+    figures->matrix_update_bytes = largest_update_bytes(program, options.memory);
   figures->options = std::move(options);
   return figures;
 }
@@ -422,6 +449,20 @@ int64_t CostModel::exchange_ns(int64_t busiest_bytes, int level) const {
 int64_t CostModel::code_ns(strategy::Codec codec, int64_t elements) const {
   const bool copied = codec == strategy::Codec::kNone || codec == strategy::Codec::kBFloat16;
   return copied ? 0 : divide_nearest(Wide{elements} * options().code_ps_per_element, 1000);
+}
+
+int64_t CostModel::products_ns(double multiply_adds) const {
+  if (options().kinds_by_tp.empty()) return 0;
+  const auto& [tp, costs] = *options().kinds_by_tp.begin();
+  double least_ns = 0;  // of a multiply-add
+  for (size_t kind = 1; kind + 1 < costs.size(); ++kind) {
+    const auto products = static_cast<double>(program().kinds()[kind]->work().products);
+    const double token_ns =
+        std::ldexp(static_cast<double>(costs[kind].times.forward.b), -Quadratic::kFractionBits) * tp;
+    const double ns = products > 0 ? token_ns / products : 0;
+    if (ns > 0 && (least_ns == 0 || ns < least_ns)) least_ns = ns;
+  }
+  return std::llround(multiply_adds * least_ns);
 }
 
 int64_t CostModel::update_ns(int64_t owned_elements) const {

@@ -76,6 +76,12 @@ struct MemoryModel {
     const int64_t master = std::min(kept_master_bytes(), owner_bytes_per_parameter);
     return trained * owner_bytes_per_parameter + (all - trained - coded) * master + coded * element_bytes;
   }
+  // Bytes of numbers that an update of whole matrices holds (link::MatrixUpdate::Held): iterations are in
+  // bfloat16, or in double if masters are.
+  int64_t matrix_update_bytes(int64_t masters, int64_t iterated, int64_t coming_home) const {
+    const int64_t narrow = accumulator_bytes == 8 ? 8 : 2;
+    return std::max(masters * accumulator_bytes + iterated * narrow, coming_home * accumulator_bytes);
+  }
   // Narrows masters to bfloat16, or moments to 8 bits. False, with nothing changed, if they are so already or
   // the bytes were published.
   bool narrow_masters();
@@ -150,6 +156,9 @@ class CostModel {
     // the mean. A number that is not listed has kExpertImbalancePercent.
     int redundant_experts = 0;
     std::map<int, int> expert_imbalance_percent = {};
+    // Newton-Schulz iterations of each trained matrix in an update (Muon); 0: matrices are updated number by
+    // number. Of the run, not of calibration files.
+    int64_t newton_schulz_steps = 0;
 
     // The link between ranks that meet on this level of the topology.
     const LinkTimes& link(int level) const {
@@ -263,6 +272,11 @@ class CostModel {
   // Time of coding so many numbers and of decoding as many.
   int64_t code_ns(strategy::Codec codec, int64_t elements) const;
   int64_t update_ns(int64_t owned_elements) const;
+  // So many multiply-adds at the rate of the forward of blocks, which is dearer than products alone by what
+  // blocks do between them. 0 with a published table, which has no rates.
+  int64_t products_ns(double multiply_adds) const;
+  // Most bytes that a rank of any number of them holds in an update of whole matrices, beside its own part.
+  int64_t matrix_update_bytes() const { return figures_->matrix_update_bytes; }
 
  private:
   int64_t keys_made_again(const strategy::Scheme& scheme, CellKind kind, base::Interval run) const;
@@ -291,6 +305,7 @@ class CostModel {
     int64_t window = 0;               // the model's
     bool latent = false;              // whether keys are made from narrow rows
     std::vector<BlockCounts> before;  // by position: counts of the blocks before it
+    int64_t matrix_update_bytes = 0;
     std::map<int, Sums> sums_by_tp;
   };
   static std::shared_ptr<const Figures> figures_of(Options options);

@@ -440,6 +440,7 @@ int64_t MemoryCost::credit_tokens(int world_size) const {
 int64_t MemoryCost::max_len_beside(int64_t fixed_bytes) const {
   const int64_t at_once = published_ == nullptr ? 1 : scheme_.pp;  // micro-batches in flight
   const int64_t free_bytes = cost_.device_bytes() - fixed_bytes;
+  if (free_bytes < cost_.matrix_update_bytes()) return 0;
   const int64_t per_token = at_once * held_bytes_per_token() + transient_bytes_per_token();
   return within_host(std::clamp(free_bytes / per_token, int64_t{0}, kMostTokens), at_once);
 }

@@ -72,7 +72,7 @@ base::Feasible<StepGraph> try_build(const strategy::StepPlan& plan, const model:
   std::vector<PipelineDraft> drafts;
   StepGraph graph;
   passes.run("link", [&] {
-    const LinkMachine machine{world_size, cost.options().topology};
+    const LinkMachine machine{world_size, cost.options().topology, cost.options().newton_schulz_steps > 0};
     const strategy::Strategy active = active_strategy(plan);
     links = options.link_plans ? options.link_plans->of(table, active, machine)
                                : std::make_shared<const LinkPlan>(link_plan(table, active, machine));

@@ -69,6 +69,7 @@ std::string key_of(const strategy::Strategy& strategy, const LinkMachine& machin
   base::CanonicalBytes key;
   key.add(machine.world_size).add(machine.topology.node_ranks()).add(machine.topology.nic_ranks());
   for (const int ranks : machine.topology.group_ranks()) key.add(ranks);
+  if (machine.whole_matrices) key.add("matrices");
   key.add("pipelines");
   for (const strategy::Pipeline& pipeline : strategy.pipelines) {
     key.add(strategy::to_text(pipeline.scheme));
@@ -95,6 +96,7 @@ LinkPlan link_plan(const model::ParameterTable& table, const strategy::Strategy&
   const bool all_trained = std::ranges::all_of(table.buckets, &model::Bucket::trained);
   plan.push = all_trained ? plan.pull : way(plan, table, link::Moved::kTrained);
   const std::vector<Alike> kinds = alike_buckets(table);
+  if (machine.whole_matrices) plan.matrices = link::matrix_update(table, world_size);
   const link::OwnerLayout owners{world_size};
   for (int rank = 0; rank < world_size; ++rank) {
     LinkPlan::Elements& owned = plan.owned.emplace_back();
@@ -163,13 +165,35 @@ int64_t scalars_ns(const LinkPlan& links, const cost::CostModel& cost) {
   return cost.exchange_ns(kScalarBytes, links.topology.level_of_first(links.world_size));
 }
 
+int64_t matrix_update_ns(const LinkPlan& links, const cost::CostModel& cost) {
+  const int level = links.topology.level_of_first(links.world_size);
+  const int64_t sharers = level > 0 ? links.topology.nic_ranks() : 1;
+  const auto& rounds = links.matrices.rounds;
+  const auto moving_ns = [&](size_t round) {
+    if (round >= rounds.size() || links.world_size == 1) return int64_t{0};
+    const int64_t bytes = rounds[round].busiest_elements * cost.options().memory.accumulator_bytes;
+    return cost.exchange_ns(bytes * sharers, level);
+  };
+  const auto steps = static_cast<double>(cost.options().newton_schulz_steps);
+  int64_t ns = moving_ns(0);
+  for (size_t i = 0; i < rounds.size(); ++i)
+    ns += std::max(cost.products_ns(steps * rounds[i].most_work), moving_ns(i + 1)) + moving_ns(i);
+  return ns;
+}
+
+int64_t matrix_update_bytes(const LinkPlan& links, const cost::MemoryModel& memory, int rank) {
+  if (links.matrices.held.empty()) return 0;
+  const link::MatrixUpdate::Held& held = links.matrices.held[static_cast<size_t>(rank)];
+  return memory.matrix_update_bytes(held.masters, held.iterated, held.coming_home);
+}
+
 int64_t least_ns(const LinkPlan& links, const cost::CostModel& cost) {
   const RoundMoves first = pulled(links, 0, cost), last = pushed(links, 0, cost);
   int64_t update_ns = 0;
   for (const LinkPlan::Elements& owned : links.owned)
     update_ns = std::max(update_ns, cost.update_ns(owned.trained));
   return first.inter.duration_ns + first.intra.duration_ns + last.intra.duration_ns + last.inter.duration_ns +
-         scalars_ns(links, cost) + update_ns;
+         scalars_ns(links, cost) + matrix_update_ns(links, cost) + update_ns;
 }
 
 std::shared_ptr<const LinkPlan> LinkPlans::of(const model::ParameterTable& table,

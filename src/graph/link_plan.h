@@ -13,6 +13,7 @@
 #include "cost/cost_model.h"
 #include "link/layout.h"
 #include "link/route.h"
+#include "link/whole_matrices.h"
 #include "model/parameters.h"
 #include "strategy/step_plan.h"
 #include "strategy/topology.h"
@@ -50,6 +51,7 @@ struct LinkPlan {
   };
   std::vector<Elements> owned;
   std::vector<Elements> held;
+  link::MatrixUpdate matrices;  // empty unless matrices are updated as a whole
 
   // A single node has no inter level.
   bool has_inter() const { return topology.nodes_of(world_size) > 1; }
@@ -60,6 +62,7 @@ struct LinkPlan {
 struct LinkMachine {
   int world_size = 1;
   strategy::Topology topology;
+  bool whole_matrices = false;  // whether matrices are updated as a whole
   bool operator==(const LinkMachine&) const = default;
 };
 
@@ -81,6 +84,11 @@ RoundMoves pulled(const LinkPlan& links, size_t round, const cost::CostModel& co
 RoundMoves pushed(const LinkPlan& links, size_t round, const cost::CostModel& cost);
 // The time of a step's end: sums of scalars, then each rank's update.
 int64_t scalars_ns(const LinkPlan& links, const cost::CostModel& cost);
+// The time in which all ranks update whole matrices: while one round is iterated, the next one arrives; then
+// the round's updates go home.
+int64_t matrix_update_ns(const LinkPlan& links, const cost::CostModel& cost);
+// Most bytes of a rank in it, beside what it has throughout the step.
+int64_t matrix_update_bytes(const LinkPlan& links, const cost::MemoryModel& memory, int rank);
 // A lower bound on a step's time beside its cells: the round that the first
 // cell waits for, the round that waits for the last cell, and the step's end.
 int64_t least_ns(const LinkPlan& links, const cost::CostModel& cost);

@@ -145,9 +145,10 @@ void Lowering::add_end() {
   graph_.nodes.back().bytes = kScalarBytes;
   graph_.nodes.back().dependencies = end_after_;
   if (purpose_ == Purpose::kEvaluate) return;
+  const int64_t matrices_ns = matrix_update_ns(links_, cost_);
   for (const int rank : all_ranks_) {
     const int64_t owned = links_.owned[static_cast<size_t>(rank)].trained;
-    depend(add(NodeKind::kUpdate, {rank}, cost_.update_ns(owned)).id, scalars_id);
+    depend(add(NodeKind::kUpdate, {rank}, matrices_ns + cost_.update_ns(owned)).id, scalars_id);
   }
 }
 

@@ -304,13 +304,15 @@ int64_t fixed_bytes(const StepGraph& graph, const cost::CostModel::Options& opti
                                   link_bytes(graph, options, rank));
 }
 
-// Calls visit(cell, bytes while it runs, bytes after it) for the rank's cells in order.
+// Calls visit(cell, bytes while it runs, bytes after it) for the rank's cells in order, and for its update.
 template <typename Visit>
-void for_each_cell(const StepGraph& graph, PlannedActivations& activations, int rank, int64_t fixed_bytes,
-                   Visit visit) {
+void for_each_cell(const StepGraph& graph, const cost::CostModel& cost, PlannedActivations& activations,
+                   int rank, int64_t fixed_bytes, Visit visit) {
   int64_t bytes = fixed_bytes;
   for (const int id : graph.programs[static_cast<size_t>(rank)]) {
     const Node& node = graph.node(id);
+    if (node.kind == NodeKind::kUpdate && cost::counts_buffers(cost.options()))
+      visit(node, bytes + matrix_update_bytes(*graph.links, cost.options().memory, rank), bytes);
     if (!is_compute_cell(node.kind)) continue;
     const OnLane& part = activations.part(node, rank);
     const Activations& of_cell = activations.of(node, part);
@@ -330,7 +332,7 @@ std::vector<RankMemory> predicted_memory(const StepGraph& graph, const cost::Cos
     RankMemory memory;
     memory.fixed_bytes = fixed_bytes(graph, cost.options(), rank);
     memory.peak_bytes = memory.fixed_bytes;
-    for_each_cell(graph, activations, rank, memory.fixed_bytes,
+    for_each_cell(graph, cost, activations, rank, memory.fixed_bytes,
                   [&](const Node& cell, int64_t during_bytes, int64_t) {
                     if (during_bytes <= memory.peak_bytes) return;
                     memory.peak_bytes = during_bytes;
@@ -367,7 +369,7 @@ std::vector<std::vector<MemoryUse>> memory_over_time(const StepGraph& graph, con
     const auto use = [&](int64_t time_ns, int64_t bytes) {
       if (bytes != uses.back().bytes) uses.push_back({time_ns, bytes});
     };
-    for_each_cell(graph, activations, rank, fixed,
+    for_each_cell(graph, cost, activations, rank, fixed,
                   [&](const Node& cell, int64_t during_bytes, int64_t bytes_behind) {
                     use(cell.start_ns, during_bytes);
                     use(cell.end_ns, bytes_behind);

@@ -29,5 +29,38 @@ TEST(Memory, PeakOverTimeIsThePredictedPeak) {
   }
 }
 
+// Muon: the update takes the rounds' exchanges and iterations longer, and holds their matrices.
+TEST(Memory, AnUpdateOfWholeMatricesIsCounted) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const auto random = testing::random_case(seed, {.max_lanes = 2, .max_fsdp = 1});
+    cost::CostModel::Options options = random.cost.options();
+    options.newton_schulz_steps = 5;
+    const cost::CostModel cost = random.cost.with(options);
+    const StepGraph plain = build(random.plan, random.table, random.cost, random.world_size),
+                    whole = build(random.plan, random.table, cost, random.world_size);
+    const int64_t longer_ns = matrix_update_ns(*whole.links, cost);
+    EXPECT_GT(longer_ns, 0);
+    EXPECT_EQ(matrix_update_ns(*plain.links, random.cost), 0);
+    const auto update_ns = [](const StepGraph& graph, int rank) {
+      for (const Node& node : graph.nodes) {
+        if (node.kind == NodeKind::kUpdate && node.members.front() == rank) return node.duration_ns;
+      }
+      return int64_t{-1};
+    };
+    const std::vector<RankMemory> before = predicted_memory(plain, random.cost),
+                                  after = predicted_memory(whole, cost);
+    int64_t most = 0;
+    for (int rank = 0; rank < random.world_size; ++rank) {
+      const auto at = static_cast<size_t>(rank);
+      const int64_t held = matrix_update_bytes(*whole.links, options.memory, rank);
+      EXPECT_EQ(update_ns(whole, rank), update_ns(plain, rank) + longer_ns);
+      EXPECT_EQ(after[at].peak_bytes, std::max(before[at].peak_bytes, before[at].fixed_bytes + held));
+      most = std::max(most, held);
+    }
+    EXPECT_GT(most, 0);
+    EXPECT_GE(least_ns(*whole.links, cost), least_ns(*plain.links, random.cost) + longer_ns);
+  }
+}
+
 }  // namespace
 }  // namespace sluice::graph

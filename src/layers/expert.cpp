@@ -80,6 +80,7 @@ at::Tensor Expert::result(const model::Gate& gate, const at::Tensor& gate_up_NG,
   const bool weighs_input = gate.weighs_input && weight_N1.defined();
   at::Tensor a_NF = activated(gate, weighs_input ? gate_up_NG * weight_N1 : gate_up_NG);
   if (weight_N1.defined() && !weighs_input) a_NF.mul_(weight_N1);
+  if (down.scales != nullptr) return times(a_NF, down);  // of a shared expert, which has all rows
   at::Tensor y_NH = ops::times(a_NF, down.w_AB);
   for (const Adapter& adapter : down.adapters) {
     at::Tensor narrow_NK = ops::times(a_NF, adapter.left_NK);

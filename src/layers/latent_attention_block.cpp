@@ -217,6 +217,8 @@ class LatentMixer final : public Mixer {
     at::Tensor kv_PK = weights_.kv_PK.w_AB;
     for (const Adapter& adapter : weights_.kv_PK.adapters)
       kv_PK = kv_PK.addmm(adapter.left_NK, adapter.right_KB, 1, adapter.factor);
+    const at::Tensor scale_O = scale_of_outputs(weights_.kv_PK);
+    if (scale_O.defined()) kv_PK = kv_PK * scale_O.unsqueeze(1);
     return kv_PK.view({heads_.count.queries, latent_.unrotated + latent_.values, latent_.kv_rank});
   }
   at::Tensor for_queries(const at::Tensor& narrow_RN) const { return queries_in(latent_, narrow_RN); }

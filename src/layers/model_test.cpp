@@ -492,6 +492,34 @@ const std::vector<Variation>& adapted_variations() {
   return all;
 }
 
+const std::vector<Variation>& decomposed_variations() {
+  static const std::vector<Variation> all{
+      {"DecomposedAdapters",
+       [](Outline& s) {
+         model::adapt(s, {.rank = 2, .alpha = 3, .targets = {"all-linear"}, .dora = true});
+         model::freeze(s, {"model.layers.0.*k_proj.lora_magnitude_vector", "model.layers.1.*.lora_A.weight"});
+       }},
+      {"DecomposedAdaptersOfSome",
+       [](Outline& s) {
+         s.norm_place = model::NormPlace::kAround;
+         s.experts = {.count = 4, .per_token = 2, .hidden = 6, .shared_hidden = 9, .shared_gate = true};
+         s.qkv_bias = s.out_bias = true;
+         model::adapt(
+             s,
+             {.rank = 2, .alpha = 3, .targets = {"q_proj", "v_proj", "o_proj", "down_proj"}, .dora = true});
+       }},
+      {"DecomposedAdaptersOfLatentMatrices",
+       [](Outline& s) {
+         s.kv_heads = s.heads;
+         s.head_dim = 8;
+         s.latent = {.q_rank = 10, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
+         s.rotated = 2;
+         model::adapt(s, {.rank = 2, .alpha = 3, .targets = {"all-linear"}, .dora = true});
+       }},
+  };
+  return all;
+}
+
 class Families : public testing::TestWithParam<Variation> {
  protected:
   static Case varied(int64_t kv_heads) {
@@ -551,6 +579,7 @@ INSTANTIATE_TEST_SUITE_P(Experts, Families, testing::ValuesIn(expert_variations(
 INSTANTIATE_TEST_SUITE_P(Recurrent, Families, testing::ValuesIn(recurrent_variations()), name_of_variation);
 INSTANTIATE_TEST_SUITE_P(Tuned, Families, testing::ValuesIn(tuned_variations()), name_of_variation);
 INSTANTIATE_TEST_SUITE_P(Adapted, Families, testing::ValuesIn(adapted_variations()), name_of_variation);
+INSTANTIATE_TEST_SUITE_P(Decomposed, Families, testing::ValuesIn(decomposed_variations()), name_of_variation);
 
 // Heads and widths differ by layer. The second layer has no MLP: it only mixes. The third has no attention:
 // it only feeds forward.

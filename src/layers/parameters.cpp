@@ -12,8 +12,13 @@ namespace sluice::layers {
 
 OperationShards::OperationShards(const model::ParameterTable& table, int64_t position,
                                  const FlatShards& flats, Of of, const model::Cut& cut,
-                                 const LowPrecision& narrowing)
-    : kind_(table.program.kind_at(position)), lora_(table.model.lora()), cut_(cut), narrowing_(narrowing) {
+                                 const LowPrecision& narrowing, const TensorParallel& parallel)
+    : kind_(table.program.kind_at(position)),
+      lora_(table.model.lora()),
+      cut_(cut),
+      narrowing_(narrowing),
+      parallel_(parallel),
+      are_weights_(of == Of::kWeights) {
   if (!flats) return;
   for (const int index : table.program.at(position).buckets) {
     const model::Bucket& bucket = table.buckets[static_cast<size_t>(index)];
@@ -49,6 +54,7 @@ Matrix OperationShards::matrix(std::string_view role) const {
   Matrix matrix{.w_AB = tensor(role), .adapters = {}, .low_precision = narrowing_};
   const std::vector<model::Parameter>& parameters = kind_.parameters();
   const auto of = std::ranges::find(parameters, role, &model::Parameter::role);
+  matrix.outputs_last = of != parameters.end() && of->outputs_last;
   for (const model::Parameter& left : parameters) {
     if (left.role != role || left.factor != model::Factor::kLeft) continue;
     int64_t first_row = 0;
@@ -57,7 +63,10 @@ Matrix OperationShards::matrix(std::string_view role) const {
     matrix.adapters.push_back({find(role, model::Factor::kLeft, left.adapted),
                                find(role, model::Factor::kRight, left.adapted), first_row,
                                model::adapter_factor(lora_, left)});
+    const at::Tensor magnitude = find(role, model::Factor::kMagnitude, left.adapted);
+    if (magnitude.defined()) matrix.adapters.back().magnitude_N = magnitude.view(-1);
   }
+  if (are_weights_) decompose(matrix, parallel_);
   return matrix;
 }
 

@@ -25,7 +25,8 @@ class OperationShards {
   enum class Of : uint8_t { kWeights, kGradients };
   // With an empty `flats` all tensors are undefined.
   OperationShards(const model::ParameterTable& table, int64_t position, const FlatShards& flats, Of of,
-                  const model::Cut& cut, const LowPrecision& narrowing = {});
+                  const model::Cut& cut, const LowPrecision& narrowing = {},
+                  const TensorParallel& parallel = {});
 
   at::Tensor tensor(std::string_view role) const { return find(role, model::Factor::kNone, 0); }
   at::Tensor vector(std::string_view role) const;
@@ -45,6 +46,8 @@ class OperationShards {
   const model::Lora& lora_;
   model::Cut cut_;
   LowPrecision narrowing_;
+  TensorParallel parallel_;
+  bool are_weights_;
   std::vector<View> views_;
 };
 

@@ -4,12 +4,19 @@
 //   dleft = factor · d·rightᵀ,    dright = factor · leftᵀ·d.
 // Under TP left is cut as the rows are, and right is whole on every rank. Like a norm's, right's gradient on
 // a rank is that rank's part of the sum.
+//
+// DoRA (model::Lora) multiplies output i of the sum v by m_i ÷ ‖v_i‖, which is not formed either: results are
+// scaled, and so are gradients of results before their products with w and the factors. With d the gradient
+// of the scaled result and z the result without the scale, summed over rows,
+//   dm_i = Σ d_i·z_i ÷ ‖v_i‖.
+// The norms are constants for gradients.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "base/gemm_format.h"
@@ -51,6 +58,8 @@ struct AdapterMask {
   at::Tensor chosen_TK;  // all rows of the engine step; undefined: every row takes all adapters
   at::Tensor chosen_SK;  // this TP rank's shard of rows
 
+  // The mask of a tensor with so many rows; undefined: every row takes all adapters.
+  at::Tensor chosen(int64_t rows) const;
   // Zeroes in each narrow row the columns of adapters that the row does not use.
   void choose(at::Tensor& narrow_XK) const;
 };
@@ -70,6 +79,14 @@ struct Adapter {
   at::Tensor right_KB;
   int64_t first_row = 0;
   double factor = 0;
+  at::Tensor magnitude_N = {};  // DoRA's, by output: a row of w, or a column if outputs are last
+};
+
+// DoRA's m ÷ ‖v‖ and 1 ÷ ‖v‖ by output, 1 where no adapter is. Computed when first needed, by then parameters
+// are at hand and stay as they are; with outputs last and TP, norms are sums over the ranks' rows.
+struct OutputScales {
+  TensorParallel parallel;
+  at::Tensor scale_O = {}, inverse_norm_O = {};  // undefined: not needed yet
 };
 
 // A matrix or its gradient. Gradients of frozen tensors are undefined.
@@ -77,11 +94,18 @@ struct Matrix {
   at::Tensor w_AB;
   std::vector<Adapter> adapters;
   LowPrecision low_precision = {};  // for products with w; those with adapters are in the run's type
+  bool outputs_last = false;        // whether w is stored [in, out]
+  std::shared_ptr<OutputScales> scales = {};  // null: no DoRA
 
   bool defined() const { return w_AB.defined(); }
   // For a gradient: whether any of its tensors is trained.
   bool wanted() const;
 };
+
+// Gives the matrix scales if its adapters have magnitudes.
+void decompose(Matrix& matrix, const TensorParallel& parallel);
+// The factors of the matrix's outputs; undefined: all 1.
+at::Tensor scale_of_outputs(const Matrix& matrix);
 
 // x·w: x [T, A] -> [T, B].
 at::Tensor times(const at::Tensor& x_TA, const Matrix& matrix);
@@ -91,10 +115,13 @@ at::Tensor times_transposed(const at::Tensor& x_TB, const Matrix& matrix);
 at::Tensor add_times(const at::Tensor& base_TB, const at::Tensor& x_TA, const Matrix& matrix);
 
 // Products of rows with an adapter's factors, so that the adapter's gradients need no parameters later; aᵀ·b
-// is the gradient of w. Undefined if these gradients are not wanted.
+// is the gradient of w. Undefined if these gradients are not wanted. adapter_rows() adds the gradients of
+// DoRA's magnitudes to `gradient`, which takes the matrix's product once more.
 struct AdapterRows {
   at::Tensor a_TK;  // factor · a·left
   at::Tensor b_TK;  // factor · b·rightᵀ
+  // DoRA: factors of the rows of left's gradient, or of the columns of right's. Undefined: 1.
+  at::Tensor left_scale_N = {}, right_scale_B = {};
 };
 std::vector<AdapterRows> adapter_rows(const Matrix& matrix, const Matrix& gradient, const at::Tensor& a_TA,
                                       const at::Tensor& b_TB);

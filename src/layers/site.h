@@ -25,7 +25,8 @@ struct Site {
   OperationShards own_weights() const { return shards(weights, OperationShards::Of::kWeights); }
   OperationShards own_gradients() const { return shards(gradients, OperationShards::Of::kGradients); }
   OperationShards shards(const FlatShards& flats, OperationShards::Of of) const {
-    return {table, position, flats, of, context.cut(layer()), context.low_precision_of(layer())};
+    return {table,           position, flats, of, context.cut(layer()), context.low_precision_of(layer()),
+            context.parallel};
   }
 };
 

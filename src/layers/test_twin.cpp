@@ -118,6 +118,13 @@ void scale_groups(const model::Layer* layer, std::string_view role, std::vector<
   }
 }
 
+// DoRA: each output's weights with another length. Norms are constants.
+at::Tensor with_magnitudes(const at::Tensor& v_AB, const at::Tensor& magnitude, bool outputs_last) {
+  if (!magnitude.defined()) return v_AB;
+  const at::Tensor norm = v_AB.detach().square().sum(outputs_last ? 0 : 1, /*keepdim=*/true).sqrt();
+  return v_AB / norm * (outputs_last ? magnitude.view({1, -1}) : magnitude.view({-1, 1}));
+}
+
 // A stored matrix with its adapters added, group of rows by group.
 at::Tensor stored(const model::ParameterTable& table, int64_t position, const std::vector<at::Tensor>& flats,
                   std::string_view role) {
@@ -141,6 +148,10 @@ at::Tensor stored(const model::ParameterTable& table, int64_t position, const st
     if (!left_NK.defined()) continue;
     const at::Tensor product = at::matmul(left_NK, part_of(table, position, flats, right));
     groups.back() = groups.back() + product * factor_of_adapter(table, position, left);
+    model::Parameter magnitude = left;
+    magnitude.factor = model::Factor::kMagnitude;
+    groups.back() =
+        with_magnitudes(groups.back(), part_of(table, position, flats, magnitude), found->outputs_last);
   }
   scale_groups(table.program.kind_at(position).layer(), role, groups);
   return at::cat(groups);

@@ -48,6 +48,22 @@ Parameter parameter_of(const Weight& weight) {
   return parameter;
 }
 
+// DoRA's magnitudes are cut as the outputs are.
+Parameter magnitude_of(const Weight& weight, const AdapterPair& pair, const std::string& module) {
+  const auto at = static_cast<size_t>(pair.tensor);
+  std::vector<RowGroup> groups{{weight.columns, 0}};
+  if (weight.use != Use::kOut)
+    groups = weight.tensors.size() == 1 ? weight.groups : std::vector{weight.groups[at]};
+  Parameter magnitude = parameter_of({.role = weight.role,
+                                      .tensors = {module + ".lora_magnitude_vector"},
+                                      .groups = std::move(groups),
+                                      .start = Start::kNorm,
+                                      .trained = pair.magnitude_trained});
+  magnitude.factor = Factor::kMagnitude;
+  magnitude.adapted = pair.tensor;
+  return magnitude;
+}
+
 // Files have a as [rank, in] and b as [out, rank]; a weight stored [in, out] has them swapped. Experts'
 // factors are stacked: a as [experts × rank, in] and b as [out, rank × experts].
 void add_adapters(const Weight& weight, std::vector<Parameter>& to) {
@@ -78,6 +94,7 @@ void add_adapters(const Weight& weight, std::vector<Parameter>& to) {
     const bool all = experts || weight.tensors.size() == 1;
     add(Factor::kLeft, pair.rank, all ? weight.groups : std::vector{weight.groups[at]}, pair.left_trained);
     add(Factor::kRight, weight.columns, {{pair.rank, 0}}, pair.right_trained);
+    if (pair.has_magnitude) to.push_back(magnitude_of(weight, pair, module));
   }
 }
 
@@ -158,12 +175,17 @@ PartBytes part_bytes(const Part& part, bool is_first, const AtWork& at, const Mi
   return bytes;
 }
 
-// Adapters' products are in proportion to their sizes.
+// Adapters' products are in proportion to their sizes. Gradients of DoRA's magnitudes take the product of the
+// adapted matrix once more.
 void count_trained(const std::vector<Parameter>& parameters, TokenWork& work) {
   work.trained = work.products;
   if (std::ranges::all_of(parameters, &Parameter::trained)) return;
   __int128 matrices = 0, trained = 0, adapters = 0;
+  int64_t outputs = 0, adapted = 0;
   for (const Parameter& parameter : parameters) {
+    if (parameter.factor == Factor::kLeft) outputs = parameter.rows;
+    if (parameter.factor == Factor::kRight) adapted = outputs * parameter.columns;
+    if (parameter.factor == Factor::kMagnitude && parameter.trained) trained += adapted;
     if (parameter.one_dimensional()) continue;
     (parameter.factor == Factor::kNone ? matrices : adapters) += parameter.size();
     if (parameter.trained) trained += parameter.size();
@@ -171,6 +193,21 @@ void count_trained(const std::vector<Parameter>& parameters, TokenWork& work) {
   matrices = std::max<__int128>(1, matrices);  // rows of width one all count as vectors
   work.products += static_cast<int64_t>(work.products * adapters / matrices);
   work.trained = static_cast<int64_t>(work.products * trained / (matrices + adapters));
+}
+
+// DoRA's backward makes a product's result again, then scales that result's gradient, one product at a time.
+// For the former it gathers the product's rows.
+int64_t decomposed_bytes(const Layer& layer, const Cut& cut, int64_t element_bytes) {
+  int64_t most = 0;
+  for (const Part& part : layer.parts) {
+    for (const Weight& weight : part.weights) {
+      if (std::ranges::none_of(weight.adapters, &AdapterPair::has_magnitude)) continue;
+      const int64_t outputs = weight.use == Use::kOut ? weight.columns : width_of(weight, cut.tp);
+      const int64_t gathered = cut.tp > 1 && weight.use != Use::kOut ? weight.columns : 0;
+      most = std::max(most, outputs + gathered);
+    }
+  }
+  return most * element_bytes;
 }
 
 }  // namespace
@@ -341,9 +378,10 @@ TokenBytes bytes_of(const Layer& layer, const std::vector<Parameter>& parameters
     narrow += 2 * rank * element_bytes;
     if (parameter.experts == 0) until_weight.own += 2 * rank * element_bytes;
   }
+  const int64_t decomposed = decomposed_bytes(layer, cut, element_bytes);
   bytes.forward += narrow;
-  bytes.backward += narrow;
-  bytes.ring_backward = std::max(bytes.ring_backward + narrow, bytes.backward);
+  bytes.backward += narrow + decomposed;
+  bytes.ring_backward = std::max(bytes.ring_backward + narrow + decomposed, bytes.backward);
   bytes.saved = saved.of_rank(cut.tp);
   bytes.recompute_input = border.of_rank(cut.tp);
   bytes.deferred = std::max<int64_t>(0, until_weight.of_rank(cut.tp) - bytes.saved);

@@ -138,7 +138,8 @@ void add_adapters(const Lora& lora, Weight& weight) {
   if (!takes_adapters(weight.role, weight.adapts)) return;
   for (size_t i = 0; i < weight.tensors.size(); ++i) {
     if (const auto target = target_of_module(lora, weight.tensors[i]))
-      weight.adapters.push_back({.tensor = static_cast<int>(i), .rank = target->rank});
+      weight.adapters.push_back(
+          {.tensor = static_cast<int>(i), .rank = target->rank, .has_magnitude = lora.dora});
   }
 }
 
@@ -163,6 +164,7 @@ void freeze(uint64_t bits, const std::vector<Weight*>& weights) {
     for (AdapterPair& pair : weight->adapters) {
       pair.left_trained = trained();
       pair.right_trained = trained();
+      if (pair.has_magnitude) pair.magnitude_trained = trained();
     }
   }
 }

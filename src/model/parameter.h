@@ -25,8 +25,9 @@ struct Cut {
 };
 
 // Adapters of a stored matrix add factor · left·right to the rows of one of its tensors. Left has as many
-// rows as the tensor and is cut alike; right has the matrix's columns.
-enum class Factor : uint8_t { kNone, kLeft, kRight };
+// rows as the tensor and is cut alike; right has the matrix's columns. DoRA's magnitudes are a vector of the
+// tensor's outputs.
+enum class Factor : uint8_t { kNone, kLeft, kRight, kMagnitude };
 
 // One tensor as stored: `rows` x `columns`, row-major; norms and biases are rows = width, columns = 1.
 struct Parameter {
@@ -70,7 +71,9 @@ struct Parameter {
   // Whether published files have it: not for adapters and remembered loads.
   bool is_published() const { return factor == Factor::kNone && learns != Learns::kAsLoads; }
   // Weight decay applies to matrices, not to one-dimensional parameters.
-  bool one_dimensional() const { return columns == 1 && factor == Factor::kNone; }
+  bool one_dimensional() const {
+    return (columns == 1 && factor == Factor::kNone) || factor == Factor::kMagnitude;
+  }
   // Whether low-precision GEMMs apply to it (layers/product.h): true for the matrices that may have
   // adapters.
   bool takes_low_precision() const { return adapts && factor == Factor::kNone && !one_dimensional(); }

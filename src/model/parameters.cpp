@@ -11,6 +11,16 @@
 namespace sluice::model {
 namespace {
 
+const char* name_of(Factor factor) {
+  switch (factor) {
+    case Factor::kNone: return "";
+    case Factor::kLeft: return ".left";
+    case Factor::kRight: return ".right";
+    case Factor::kMagnitude: return ".magnitude";
+  }
+  return "";
+}
+
 Bucket bucket(const Model& model, const Program& program, int index) {
   const BucketPlace& own = program.buckets()[static_cast<size_t>(index)];
   const int64_t position = own.position;
@@ -34,7 +44,7 @@ Bucket bucket(const Model& model, const Program& program, int index) {
     if (!own.has(parameter)) continue;
     parameter.name = prefix + std::string(parameter.role);
     if (parameter.factor != Factor::kNone) {
-      parameter.name += base::text(parameter.factor == Factor::kLeft ? ".left" : ".right", parameter.adapted);
+      parameter.name += base::text(name_of(parameter.factor), parameter.adapted);
     }
     parameter.offset = result.size;
     result.size += parameter.stored_size();

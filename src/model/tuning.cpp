@@ -230,6 +230,19 @@ std::vector<AdaptedMatrix> adapted_matrices(const Model& model) {
   return all;
 }
 
+// Experts' stacked matrices have no magnitudes, here and in PEFT.
+void require_decomposable(const Model& model) {
+  if (!model.lora().dora) return;
+  for (const LoraTarget& target : lora_targets(model.lora())) {
+    for (const std::string& path : expert_parameters(model)) {
+      if (!names_stack(path, target.name)) continue;
+      throw InputError(text("lora.dora is true, but lora.targets names '", target.name,
+                            "', which stacks the matrices of experts: leave the target out, or set "
+                            "lora.dora = false"));
+    }
+  }
+}
+
 void require_ranks(const Model& model) {
   for (const AdaptedMatrix& matrix : adapted_matrices(model)) {
     const int64_t most = std::min(matrix.in, matrix.out);
@@ -324,6 +337,7 @@ Model adapted(const Model& model, const Lora& lora) {
   outline.lora = std::move(resolved);
   Model result(std::move(outline));
   require_ranks(result);
+  require_decomposable(result);
   return result;
 }
 
@@ -439,6 +453,7 @@ base::Json tuning_to_json(const Model& model) {
     if (base.coded())
       json["base"] = {{"format", base::name_of(base.format)}, {"word_bytes", base.word_bytes}};
     json["lora"] = {{"rank", lora.rank}, {"alpha", lora.alpha}, {"targets", lora.targets}};
+    if (lora.dora) json["lora"]["dora"] = true;
   }
   return json;
 }
@@ -449,7 +464,8 @@ Model with_tuning(const Model& model, const base::Json& json, const std::string&
   if (const base::Json* lora = base::find(json, "lora")) {
     result = adapted(result, {.rank = base::require_in(*lora, "rank", kRanks, name),
                               .alpha = base::require_in(*lora, "alpha", kAlphas, name),
-                              .targets = base::require<std::vector<std::string>>(*lora, "targets", name)});
+                              .targets = base::require<std::vector<std::string>>(*lora, "targets", name),
+                              .dora = base::get_or<bool>(*lora, "dora", false, name)});
   }
   const auto names = base::require<std::vector<std::string>>(json, "frozen", name);
   if (!names.empty()) {

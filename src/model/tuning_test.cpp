@@ -103,6 +103,36 @@ TEST(Adapt, AddsFactorsAndFreezesTheRest) {
   EXPECT_EQ(work.products - adapters, Program(test_outline(2)).kind_at(1).work().products);
 }
 
+// DoRA: a magnitude for each output, which TP cuts as outputs.
+TEST(Adapt, MagnitudesHaveTheOutputsOfTheirMatrices) {
+  Outline outline = test_outline(2);
+  adapt(outline, {.rank = 2, .alpha = 4, .targets = {"v_proj", "down_proj"}, .dora = true});
+  const ParameterTable table = parameter_table(outline);
+  std::map<std::string, const Parameter*> by_file;
+  for (const Parameter& parameter : table.layer(0).parameters)
+    by_file[parameter.tensors.front()] = &parameter;
+  ASSERT_EQ(by_file.size(), 6U);
+  const Parameter& v = *by_file.at("self_attn.v_proj.lora_magnitude_vector");
+  EXPECT_EQ(std::pair(v.rows, v.columns), std::pair(outline.kv_width(), int64_t{1}));
+  EXPECT_EQ(v.name, "layers.0.qkv.magnitude2");
+  EXPECT_EQ(v.groups, by_file.at("self_attn.v_proj.lora_B.weight")->groups);
+  EXPECT_TRUE(v.one_dimensional() && v.trained && !v.is_published());
+  const Parameter& down = *by_file.at("mlp.down_proj.lora_magnitude_vector");
+  EXPECT_EQ(std::pair(down.rows, down.columns), std::pair(outline.hidden, int64_t{1}));
+  EXPECT_TRUE(down.replicated);
+  EXPECT_EQ(hugging_face_tensors(table.layer(0), down).front().shape, std::vector<int64_t>{outline.hidden});
+  EXPECT_EQ(untuned(outline), test_outline(2));
+  Outline read = test_outline(2);
+  read_tuning(tuning_to_json(outline), "manifest", read);
+  EXPECT_EQ(read, outline);
+  // The product whose result the magnitudes' gradient needs.
+  const int64_t matrices = outline.hidden * (outline.kv_width() + outline.ffn_hidden);
+  const int64_t adapters = 2 * (outline.kv_width() + outline.ffn_hidden + 2 * outline.hidden);
+  EXPECT_EQ(table.program.kind_at(1).work().trained, matrices + adapters);
+  freeze(outline, {"*.v_proj.lora_magnitude_vector"});
+  EXPECT_EQ(Program(outline).kind_at(1).work().trained, outline.hidden * outline.ffn_hidden + adapters);
+}
+
 TEST(Adapt, KnowsAllLinearModulesAndRefusesOthers) {
   Outline outline = test_outline(2);
   adapt(outline, {.rank = 1, .alpha = 1, .targets = {"all-linear"}});
@@ -247,6 +277,19 @@ TEST(Adapt, RefusesARankAboveTheMatrix) {
     EXPECT_THAT(error.what(), HasSubstr("lora.rank is 7, above the rank of mlp.experts.down_proj"));
     EXPECT_THAT(error.what(), HasSubstr("set it to at most 6"));
   }
+}
+
+TEST(Adapt, ExpertsHaveNoMagnitudes) {
+  Outline outline = experts_beside_an_mlp();
+  try {
+    adapt(outline, {.rank = 2, .alpha = 4, .targets = {"q_proj", "experts.down_proj"}, .dora = true});
+    ADD_FAILURE() << "magnitudes of experts";
+  } catch (const base::InputError& error) {
+    EXPECT_THAT(error.what(),
+                HasSubstr("lora.targets names 'experts.down_proj', which stacks the matrices of "
+                          "experts: leave the target out"));
+  }
+  adapt(outline, {.rank = 2, .alpha = 4, .targets = {"q_proj"}, .dora = true});
 }
 
 // A refusal names ways out and only a few names, for any number of experts.

@@ -36,7 +36,8 @@ struct RowGroup {
 // Initial values: normal(0, 0.02), for kResidual divided by √(2·blocks), since these matrices add to the
 // residual. For kAdapter uniform in ±1/√inputs, as in PEFT. For kDecay logarithms of decays that are uniform
 // up to 16. For kStep the inverse softplus of steps from 0.001 to 0.1 with uniform logarithms (Mamba-2's).
-enum class Start : uint8_t { kNormal, kResidual, kOne, kZero, kAdapter, kDecay, kStep };
+// For kNorm the norms of the adapted matrix's outputs, as the run computes with it.
+enum class Start : uint8_t { kNormal, kResidual, kOne, kZero, kAdapter, kDecay, kStep, kNorm };
 
 // How an update changes a trained parameter: by its gradient, as the optimizer does, or by counts in the
 // gradient's place. A router's correction counts each expert's visits minus the mean, times experts: a whole
@@ -62,6 +63,7 @@ struct AdapterPair {
   int tensor = 0;
   int64_t rank = 0;
   bool left_trained = true, right_trained = true;
+  bool has_magnitude = false, magnitude_trained = true;  // DoRA
   bool operator==(const AdapterPair&) const = default;
 };
 

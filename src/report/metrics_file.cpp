@@ -34,6 +34,7 @@ std::vector<std::pair<std::string, double>> head_figures(const EvaluationMetrics
 base::Json to_json(const EvaluationMetrics& metrics) {
   base::Json json = {{"step", metrics.step}};
   if (!metrics.set.empty()) json["set"] = metrics.set;
+  if (!metrics.adapter.empty()) json["adapter"] = metrics.adapter;
   json.update({{"validation_loss", metrics.validation_loss},
                {"targets", metrics.targets},
                {"fallback", null_or(metrics.fallback)}});

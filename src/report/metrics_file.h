@@ -16,7 +16,8 @@ namespace sluice::report {
 
 struct EvaluationMetrics {
   int64_t step = 0;
-  std::string set;  // its name; empty: the only one
+  std::string set;      // its name; empty: the only one
+  std::string adapter;  // another adapter in place of the trained one; empty: none. `set` names it, too
   double validation_loss = 0;
   int64_t targets = 0;
   std::optional<double> reward;  // mean of greedy responses to the set's prompts

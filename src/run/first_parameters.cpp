@@ -18,13 +18,15 @@ void initialize(const config::RunConfig& config, runtime::ParameterStore& store,
 void load_weights(const std::string& folder, runtime::ParameterStore& store, survive::Activity& activity) {
   const checkpoint::HuggingFaceModel weights(folder);
   LoadProgress progress(activity, store);
-  runtime::load_masters(
-      store, progress.counted([&](int bucket, base::Interval interval, float* values) {
-        weights.read(store.table().buckets[static_cast<size_t>(bucket)], interval, values);
-      }),
-      progress.counted_plain([&](const model::Bucket& plain, base::Interval interval, float* values) {
-        weights.read(plain, interval, values);
-      }));
+  const auto read = [&](const model::Bucket& plain, base::Interval interval, float* values) {
+    weights.read(plain, interval, values);
+  };
+  runtime::load_masters(store, progress.counted([&](int bucket, base::Interval interval, float* values) {
+    weights.read(store.table().buckets[static_cast<size_t>(bucket)], interval, values);
+  }),
+                        progress.counted_plain(read));
+  runtime::load_magnitudes(store, read);
+  store.refresh_compute_copies();
 }
 
 bool has_adapters(const runtime::ParameterStore& store) { return store.table().model.lora().rank > 0; }

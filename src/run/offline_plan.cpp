@@ -40,6 +40,7 @@ session::RunMachine this_machine(config::RunConfig config, int ranks) {
   machine.calibration = unmeasured_calibration(
       {config, base::Json(), precision_of(config.train), device.device, device.memory_bytes}, ranks);
   machine.calibration.options.codecs = config::wire_codecs(config);
+  machine.calibration.options.newton_schulz_steps = config.optimizer.matrix_steps();
   machine.calibration.options.whole_pulls = config.parallel.strategies.size() != 1;
   return machine;
 }

@@ -80,6 +80,7 @@ cost::CostModel::Options Planning::priced(survive::Control& control) {
   memory.attention_bytes = device_.attention_scratch().bytes;
   memory.attention_bytes_per_token = device_.attention_scratch().bytes_per_row;
   calibration.options.codecs = config::wire_codecs(config_);
+  calibration.options.newton_schulz_steps = config_.optimizer.matrix_steps();
   calibration.options.whole_pulls = config_.parallel.strategies.size() != 1;
   calibration_ = cost::to_json(calibration, {}, world_size());
   // A run that resumes has the same memory figure as before, and subtracts the same bytes again.

@@ -10,67 +10,19 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "model/hugging_face.h"
-#include "model/tuning.h"
 #include "runtime/narrow_masters.h"
 
 namespace sluice::runtime {
 namespace {
 
 using base::Interval;
+using link::MatrixRound;
+using link::WholeMatrix;
 
 // Keller Jordan's coefficients: x -> a x + b (x xᵀ) x + c (x xᵀ)² x.
 constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;
 
-// Multiply-adds of an iteration.
-double work_of(const HiddenMatrix& matrix) {
-  const auto less = static_cast<double>(std::min(matrix.rows, matrix.columns));
-  const auto more = static_cast<double>(std::max(matrix.rows, matrix.columns));
-  return less * less * (2 * more + less);
-}
-
-void add_matrices(const model::Bucket& bucket, const model::Parameter& parameter,
-                  std::vector<HiddenMatrix>& to) {
-  for (const model::HuggingFaceTensor& tensor : model::hugging_face_tensors(bucket, parameter)) {
-    const int64_t count = std::max<int64_t>(1, parameter.stacked), rows = tensor.rows / count;
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t begin = parameter.offset + (tensor.row_begin + i * rows) * parameter.columns;
-      to.push_back({bucket.index,
-                    {begin, begin + rows * parameter.columns},
-                    rows,
-                    parameter.columns,
-                    parameter.outputs_last || parameter.transposed});
-    }
-  }
-}
-
 }  // namespace
-
-std::vector<HiddenMatrix> hidden_matrices(const model::ParameterTable& table) {
-  std::vector<HiddenMatrix> matrices;
-  for (const model::Bucket& bucket : table.buckets) {
-    if (!bucket.trained) continue;
-    for (const model::Parameter& parameter : bucket.parameters) {
-      const bool learns = parameter.learns == model::Learns::kByGradient;
-      if (learns && model::is_hidden_matrix(bucket, parameter)) add_matrices(bucket, parameter, matrices);
-    }
-  }
-  return matrices;
-}
-
-std::vector<int> matrix_ranks(const std::vector<HiddenMatrix>& matrices, int ranks) {
-  std::vector<size_t> order(matrices.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(order, std::greater(), [&](size_t i) { return work_of(matrices[i]); });
-  std::vector<double> work(static_cast<size_t>(ranks), 0.0);
-  std::vector<int> of_matrix(matrices.size());
-  for (const size_t i : order) {
-    const auto least = std::ranges::min_element(work);
-    *least += work_of(matrices[i]);
-    of_matrix[i] = static_cast<int>(least - work.begin());
-  }
-  return of_matrix;
-}
 
 at::Tensor orthogonal(const at::Tensor& x_AB, int64_t steps, double eps) {
   const bool wide = x_AB.scalar_type() == at::kDouble, tall = x_AB.size(0) > x_AB.size(1);
@@ -86,36 +38,22 @@ at::Tensor orthogonal(const at::Tensor& x_AB, int64_t steps, double eps) {
 
 namespace {
 
-// The matrices of one exchange: at most one for each rank, by rank.
-struct Round {
-  std::vector<const HiddenMatrix*> of_rank;
-};
-
-std::vector<Round> rounds_of(const std::vector<HiddenMatrix>& matrices, int ranks) {
-  const std::vector<int> of_matrix = matrix_ranks(matrices, ranks);
-  std::vector<size_t> next(static_cast<size_t>(ranks), 0);
-  std::vector<Round> rounds;
-  for (size_t i = 0; i < matrices.size(); ++i) {
-    const auto rank = static_cast<size_t>(of_matrix[i]);
-    if (next[rank] == rounds.size())
-      rounds.push_back({std::vector<const HiddenMatrix*>(next.size(), nullptr)});
-    rounds[next[rank]++].of_rank[rank] = &matrices[i];
-  }
-  return rounds;
-}
-
 class MatrixUpdates {
  public:
   MatrixUpdates(ParameterStore& store, const AdamW& options, double scale, comm::Communicator& world)
-      : store_(store), options_(options), scale_(scale), world_(world), owners_{world.size()} {
+      : store_(store),
+        options_(options),
+        scale_(scale),
+        world_(world),
+        owners_{world.size()},
+        matrices_(link::whole_matrices(store.table())) {
     SLUICE_ASSERT(world.size() == store.options().world_size,
                   base::text(world.size(), " of ", store.options().world_size, " ranks"));
   }
 
   // While one round's matrices are made orthogonal, the next round's are being gathered.
   void run() {
-    const std::vector<HiddenMatrix> matrices = hidden_matrices(store_.table());
-    const std::vector<Round> rounds = rounds_of(matrices, world_.size());
+    const std::vector<MatrixRound> rounds = link::matrix_rounds(matrices_, world_.size());
     InFlight coming;
     if (!rounds.empty()) coming = gather(rounds.front());
     for (size_t i = 0; i < rounds.size(); ++i) {
@@ -132,11 +70,14 @@ class MatrixUpdates {
     comm::PendingPtr pending;
   };
 
-  Interval owned(const HiddenMatrix& matrix, int rank) const {
+  const WholeMatrix* matrix_at(int index) const {
+    return index < 0 ? nullptr : &matrices_[static_cast<size_t>(index)];
+  }
+  Interval owned(const WholeMatrix& matrix, int rank) const {
     const model::Bucket& bucket = store_.table().buckets[static_cast<size_t>(matrix.bucket)];
     return base::intersect(owners_.owned(bucket, rank), matrix.elements);
   }
-  Interval own_part(const HiddenMatrix* matrix) const {
+  Interval own_part(const WholeMatrix* matrix) const {
     return matrix == nullptr ? Interval{0, 0} : owned(*matrix, world_.rank());
   }
   at::TensorOptions numbers() const {
@@ -145,13 +86,13 @@ class MatrixUpdates {
         .device(store_.options().device);
   }
   // Element counts by rank: this rank's part of that rank's matrix; that rank's part of this rank's matrix.
-  std::vector<int64_t> to_matrices(const Round& round) const {
+  std::vector<int64_t> to_matrices(const MatrixRound& round) const {
     std::vector<int64_t> elements;
-    for (const HiddenMatrix* matrix : round.of_rank) elements.push_back(own_part(matrix).size());
+    for (const int index : round) elements.push_back(own_part(matrix_at(index)).size());
     return elements;
   }
-  std::vector<int64_t> from_owners(const Round& round) const {
-    const HiddenMatrix* matrix = round.of_rank[static_cast<size_t>(world_.rank())];
+  std::vector<int64_t> from_owners(const MatrixRound& round) const {
+    const WholeMatrix* matrix = matrix_at(round[static_cast<size_t>(world_.rank())]);
     std::vector<int64_t> elements;
     for (int rank = 0; rank < world_.size(); ++rank)
       elements.push_back(matrix == nullptr ? 0 : owned(*matrix, rank).size());
@@ -174,11 +115,12 @@ class MatrixUpdates {
   }
 
   // Updates the momentum with the gradients and sends the result to the matrices' ranks.
-  InFlight gather(const Round& round) {
+  InFlight gather(const MatrixRound& round) {
     const std::vector<int64_t> send = to_matrices(round);
     const at::Tensor sent = at::empty({std::accumulate(send.begin(), send.end(), int64_t{0})}, numbers());
     int64_t offset = 0;
-    for (const HiddenMatrix* matrix : round.of_rank) {
+    for (const int index : round) {
+      const WholeMatrix* matrix = matrix_at(index);
       const Interval own = own_part(matrix);
       if (own.empty()) continue;
       OwnerSlice& slice = store_.owner(matrix->bucket);
@@ -194,8 +136,8 @@ class MatrixUpdates {
     return exchange(sent, send, from_owners(round));
   }
 
-  at::Tensor made_orthogonal(const Round& round, const at::Tensor& flat) const {
-    const HiddenMatrix* matrix = round.of_rank[static_cast<size_t>(world_.rank())];
+  at::Tensor made_orthogonal(const MatrixRound& round, const at::Tensor& flat) const {
+    const WholeMatrix* matrix = matrix_at(round[static_cast<size_t>(world_.rank())]);
     if (matrix == nullptr) return flat;
     at::Tensor x = flat.view({matrix->rows, matrix->columns});
     if (matrix->outputs_last) x = x.t();
@@ -204,20 +146,20 @@ class MatrixUpdates {
     return flat;
   }
 
-  at::Tensor send_home(const Round& round, const at::Tensor& made) {
+  at::Tensor send_home(const MatrixRound& round, const at::Tensor& made) {
     const InFlight home = exchange(made, from_owners(round), to_matrices(round));
     home.pending->wait();
     return home.received;
   }
 
-  double rate_factor(const HiddenMatrix& matrix) const {
+  double rate_factor(const WholeMatrix& matrix) const {
     double outputs = static_cast<double>(matrix.rows), inputs = static_cast<double>(matrix.columns);
     if (matrix.outputs_last) std::swap(outputs, inputs);
     return options_.muon->matches_adamw ? 0.2 * std::sqrt(std::max(outputs, inputs))
                                         : std::sqrt(std::max(1.0, outputs / inputs));
   }
 
-  AdamW::Rates rates_of(const HiddenMatrix& matrix, Interval own) const {
+  AdamW::Rates rates_of(const WholeMatrix& matrix, Interval own) const {
     const auto& runs = store_.parameter_groups(matrix.bucket);
     const auto run = std::ranges::find_if(runs, [&](const model::ParameterGroupRun& each) {
       return !base::intersect(each.elements, own).empty();
@@ -225,9 +167,10 @@ class MatrixUpdates {
     return options_.rates_of(*run);
   }
 
-  void apply(const Round& round, const at::Tensor& updates) {
+  void apply(const MatrixRound& round, const at::Tensor& updates) {
     int64_t offset = 0;
-    for (const HiddenMatrix* matrix : round.of_rank) {
+    for (const int index : round) {
+      const WholeMatrix* matrix = matrix_at(index);
       const Interval own = own_part(matrix);
       if (own.empty()) continue;
       store_.wait_for_readers(matrix->bucket);
@@ -250,6 +193,7 @@ class MatrixUpdates {
   const double scale_;
   comm::Communicator& world_;
   link::OwnerLayout owners_;
+  std::vector<WholeMatrix> matrices_;
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/test_fake.h"
+#include "cost/link_buffers.h"
 #include "model/test_outline.h"
 #include "runtime/test_equivalence.h"
 
@@ -39,7 +40,7 @@ TEST(Muon, NewtonSchulzGivesTorchsNumbers) {
                       0.55078125F, 0.208984375F, -0.326171875F});
 }
 
-at::Tensor stored_matrix(const at::Tensor& flat, const HiddenMatrix& matrix) {
+at::Tensor stored_matrix(const at::Tensor& flat, const link::WholeMatrix& matrix) {
   return flat.narrow(0, matrix.elements.begin, matrix.elements.size()).view({matrix.rows, matrix.columns});
 }
 
@@ -53,10 +54,10 @@ TEST(Muon, UpdatesAsItsFormulasSay) {
     const std::unique_ptr<comm::Transport> transport = world.transport(0);
     const std::unique_ptr<comm::Communicator> all = transport->communicator("all", {0});
     std::vector<at::Tensor> expected, momenta, before;
-    const std::vector<HiddenMatrix> matrices = hidden_matrices(table);
+    const std::vector<link::WholeMatrix> matrices = link::whole_matrices(table);
     for (const model::Bucket& bucket : table.buckets)
       before.push_back(store.owner(bucket.index).master.clone());
-    for (const HiddenMatrix& matrix : matrices) {
+    for (const link::WholeMatrix& matrix : matrices) {
       expected.push_back(stored_matrix(before[static_cast<size_t>(matrix.bucket)], matrix).clone());
       momenta.push_back(at::zeros_like(expected.back()));
     }
@@ -72,7 +73,7 @@ TEST(Muon, UpdatesAsItsFormulasSay) {
         gradient.copy_((at::arange(gradient.numel(), at::kDouble) * static_cast<double>(number)).sin());
       }
       for (size_t i = 0; i < matrices.size(); ++i) {
-        const HiddenMatrix& matrix = matrices[i];
+        const link::WholeMatrix& matrix = matrices[i];
         const at::Tensor gradient =
             stored_matrix(store.owner(matrix.bucket).gradient, matrix) * options.gradient_scale(3, kNorm);
         momenta[i].lerp_(gradient, 0.05);
@@ -104,14 +105,14 @@ TEST(Muon, ZerosStayZeros) {
 
 TEST(Muon, EachMatrixHasOneRankAndWorkIsSpread) {
   const model::ParameterTable table = model::parameter_table(model::outline_of_odd_sizes());
-  const std::vector<HiddenMatrix> matrices = hidden_matrices(table);
+  const std::vector<link::WholeMatrix> matrices = link::whole_matrices(table);
   ASSERT_FALSE(matrices.empty());
-  for (const HiddenMatrix& matrix : matrices) {
+  for (const link::WholeMatrix& matrix : matrices) {
     EXPECT_EQ(matrix.elements.size(), matrix.rows * matrix.columns);
     EXPECT_GE(table.buckets[static_cast<size_t>(matrix.bucket)].layer, 0);  // neither embedding nor head
   }
   std::vector<int> count(3, 0);
-  for (const int rank : matrix_ranks(matrices, 3)) ++count[static_cast<size_t>(rank)];
+  for (const int rank : link::matrix_ranks(matrices, 3)) ++count[static_cast<size_t>(rank)];
   EXPECT_GT(*std::ranges::min_element(count), 0);
 }
 
@@ -147,6 +148,25 @@ TEST(MuonEquivalence, UnderTensorAndPipelineParallelism) {
 }
 
 TEST(MuonEquivalence, OnLanesThatShare) { expect_as_one_rank(4, {"<1,1,4,4>", "<2,1,2,2>"}); }
+
+// Whole matrices and their iterations are the fullest moment of a step of few tokens.
+TEST(MuonMemory, IsPredicted) {
+  for (const char* strategy : {"2x<1,1,1>", "<2,1,1>"}) {
+    RunOptions own = options();
+    own.world_size = 2;
+    own.steps = 2;
+    own.model.hidden = 96;
+    own.model.ffn_hidden = 256;
+    own.strategies = {strategy};
+    const RunRecord record = run_in_process(own);
+    for (size_t rank = 0; rank < 2; ++rank) {
+      const int64_t counted = record.peak_bytes[1][rank], predicted = record.predicted_peak_bytes[1][rank];
+      EXPECT_LE(counted, predicted) << strategy;
+      EXPECT_GE(1.1 * static_cast<double>(counted), static_cast<double>(predicted - cost::kSmallTensorBytes))
+          << strategy;
+    }
+  }
+}
 
 }  // namespace
 }  // namespace sluice::runtime

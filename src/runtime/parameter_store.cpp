@@ -266,7 +266,8 @@ template <typename T>
 void initialize_run(const model::Program& program, const model::Bucket& bucket,
                     const model::Parameter& parameter, base::Interval run, uint64_t seed, T* values) {
   const bool ones = parameter.start == model::Start::kOne;
-  if (ones || parameter.start == model::Start::kZero) {
+  // Norms come later, from the matrices (load_magnitudes).
+  if (ones || parameter.start == model::Start::kZero || parameter.start == model::Start::kNorm) {
     std::fill_n(values, run.size(), ones ? T{1} : T{0});
     return;
   }
@@ -310,15 +311,16 @@ void load_coded(ParameterStore& store, const model::Bucket& bucket, const PlainS
 }
 
 void initialize(ParameterStore& store, uint64_t seed, Coded coded) {
+  const model::Program& program = store.table().program;
+  const PlainSource drawn = [&](const model::Bucket& plain, base::Interval interval, float* values) {
+    for_each_owned_run(plain, interval, [&](const model::Parameter& parameter, base::Interval run) {
+      initialize_run(program, plain, parameter, run, seed, values + (run.begin - interval.begin));
+    });
+  };
   for (const model::Bucket& bucket : store.table().buckets) {
     if (bucket.coded) {
       if (coded == Coded::kLeft) continue;
-      const model::ParameterTable& table = store.table();
-      load_coded(store, bucket, [&](const model::Bucket& plain, base::Interval interval, float* values) {
-        for_each_owned_run(plain, interval, [&](const model::Parameter& parameter, base::Interval run) {
-          initialize_run(table.program, plain, parameter, run, seed, values + (run.begin - interval.begin));
-        });
-      });
+      load_coded(store, bucket, drawn);
       continue;
     }
     OwnerSlice& slice = store.owner(bucket.index);
@@ -326,15 +328,14 @@ void initialize(ParameterStore& store, uint64_t seed, Coded coded) {
     for_each_owned_run(bucket, slice.owned, [&](const model::Parameter& parameter, base::Interval run) {
       const int64_t offset = run.begin - slice.owned.begin;
       if (values.scalar_type() == c10::ScalarType::Double) {
-        initialize_run(store.table().program, bucket, parameter, run, seed,
-                       values.mutable_data_ptr<double>() + offset);
+        initialize_run(program, bucket, parameter, run, seed, values.mutable_data_ptr<double>() + offset);
       } else {
-        initialize_run(store.table().program, bucket, parameter, run, seed,
-                       values.mutable_data_ptr<float>() + offset);
+        initialize_run(program, bucket, parameter, run, seed, values.mutable_data_ptr<float>() + offset);
       }
     });
     slice.master.copy_(values);
   }
+  if (coded == Coded::kDrawn) load_magnitudes(store, drawn);
   store.refresh_compute_copies();
 }
 

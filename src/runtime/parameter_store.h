@@ -131,6 +131,12 @@ class ParameterStore {
 using PlainSource = std::function<void(const model::Bucket& plain, base::Interval interval, float* values)>;
 void load_coded(ParameterStore& store, const model::Bucket& bucket, const PlainSource& source);
 
+// Sets this rank's slices of magnitudes to the norms of their matrices' outputs, as the run computes with
+// these matrices: coded and expanded again if the base is coded. Each norm is the same however slices are
+// cut. `source` gives numbers of any bucket as if it were not coded (model::plain_bucket). Does nothing
+// without magnitudes. Call refresh_compute_copies() afterwards.
+void load_magnitudes(ParameterStore& store, const PlainSource& source);
+
 // LLaMA's initialisation, by each parameter's model::Start: normal(0, 0.02), residual outputs (attention-out,
 // down) divided by √(2·layers), norms one, biases zero. Each element is a pure function of (seed, operation,
 // its place among the operation's): the same on any number of ranks, whichever are frozen. With kLeft coded

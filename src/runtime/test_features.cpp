@@ -55,6 +55,13 @@ const Feature kFeatures[] = {
        model::adapt(options.model, {.rank = 2, .alpha = 3, .targets = {"q_proj", "down_proj"}});
        return options;
      }},
+    {"DecomposedAdapters",
+     [] {
+       RunOptions options = short_run(4, {"<2,2,1>", "<1,1,4,2>"});
+       model::adapt(options.model,
+                    {.rank = 2, .alpha = 3, .targets = {"q_proj", "o_proj", "up_proj"}, .dora = true});
+       return options;
+     }},
     {"FrozenParts",
      [] {
        RunOptions options = short_run(4, {"<1,2,1> + <2,1,1>", "4x<1,1,1>"});

@@ -149,12 +149,46 @@ INSTANTIATE_TEST_SUITE_P(
                  model::adapt(s, {.rank = 2, .alpha = 8, .targets = {"all-linear"}});
                  model::quantize_base(s, {base::WeightFormat::kNf4, 8});
                }},
+        Tuning{"DecomposedAdapters",
+               [](model::Outline& s) {
+                 model::adapt(s, {.rank = 2, .alpha = 8, .targets = {"all-linear"}, .dora = true});
+               }},
+        Tuning{"DecomposedAdaptersOfABaseInNf4",
+               [](model::Outline& s) {
+                 s.qkv_bias = true;
+                 model::adapt(
+                     s, {.rank = 3, .alpha = 6, .targets = {"k_proj", "o_proj", "up_proj"}, .dora = true});
+                 model::quantize_base(s, {base::WeightFormat::kNf4, 8});
+               }},
         Tuning{"AdaptersOfAllWithATiedTable",
                [](model::Outline& s) {
                  s.tie_embeddings = true;
                  model::adapt(s, {.rank = 2, .alpha = 8, .targets = {"all-linear"}});
                }}),
     [](const auto& info) { return info.param.name; });
+
+// DoRA begins with the norms of outputs, of the base as it is computed with: the adapted model is the base
+// model then. Each rank finds its own part.
+TEST(DecomposedAdapters, BeginAsTheBase) {
+  for (const bool coded : {false, true}) {
+    const auto tuned = [&](bool dora) {
+      model::Outline outline = RunOptions().model;
+      model::adapt(outline, {.rank = 2, .alpha = 8, .targets = {"all-linear"}, .dora = dora});
+      if (coded) model::quantize_base(outline, {base::WeightFormat::kNf4, 8});
+      return outline;
+    };
+    RunOptions options;
+    options.steps = 1;
+    options.model = tuned(false);
+    const double loss = run_in_process(options).losses.front();
+    for (const int ranks : {1, 4}) {
+      options.model = tuned(true);
+      options.world_size = ranks;
+      options.strategies = {ranks == 1 ? "<1,1,1>" : "<2,2,1>"};
+      EXPECT_NEAR(run_in_process(options).losses.front(), loss, 1e-6 * loss) << coded << " on " << ranks;
+    }
+  }
+}
 
 // Adapters of experts lie with their experts. Lanes that divide experts have their own experts' adapters, in
 // even parts and placed, some twice. Frozen matrices are pulled and never pushed.

@@ -134,9 +134,11 @@ bool needs_reference(const config::RlConfig& rl) { return rl.prefers() || (rl.ro
 
 int64_t bytes_beside(const config::RunConfig& config, const cost::MemoryModel& memory, int world_size) {
   int64_t bytes = other_bytes(other_models(config), memory, world_size);
-  if (!needs_reference(config.rl)) return bytes;
+  const int64_t copies = (needs_reference(config.rl) ? 1 : 0) + std::ssize(config.train.eval_adapters);
+  if (copies == 0) return bytes;
   for (const model::Bucket& bucket : model::parameter_table(*config.model.resolved).buckets) {
-    if (bucket.trained) bytes += (bucket.size + world_size - 1) / world_size * memory.kept_master_bytes();
+    if (!bucket.trained) continue;
+    bytes += copies * ((bucket.size + world_size - 1) / world_size) * memory.kept_master_bytes();
   }
   return bytes;
 }

@@ -48,7 +48,7 @@ int64_t other_bytes(const std::vector<OtherModel>& models, const cost::MemoryMod
 bool needs_reference(const config::RlConfig& rl);
 
 // The bytes that each of so many ranks owns beside the trained model, in every act of a step: other models,
-// and the masters of a reference.
+// and the masters of a reference and of adapters that evaluations try.
 int64_t bytes_beside(const config::RunConfig& config, const cost::MemoryModel& memory, int world_size);
 // Subtracts bytes_beside() from the device memory of plans, if that is known, and returns them.
 // InfeasibleError if nothing is left.

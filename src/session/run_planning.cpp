@@ -207,6 +207,7 @@ RunMachine machine_of(const config::RunConfig& config, const RunMachineOptions& 
   machine.calibration = calibration_of(
       config, options.calibration.empty() ? config.parallel.calibration : options.calibration, machine);
   machine.calibration.options.codecs = config::wire_codecs(config);
+  machine.calibration.options.newton_schulz_steps = config.optimizer.matrix_steps();
   machine.calibration.options.whole_pulls = config.parallel.strategies.size() != 1;
   machine.devices = strategy::devices_of(machine.cluster, machine.world_size, kUsableTenths);
   require_products(config, machine.cluster);

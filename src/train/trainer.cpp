@@ -192,6 +192,7 @@ void Trainer::Impl::run() {
   experts_.emplace(run_.planning(), run_.control());
   devices_.emplace(run_.planning(), run_.start().data(), run_.engine(), run_.control());
   validation_.emplace(run_, *stop_signal_, *reporter_, config().rl.rolls_out() ? generator_.get() : nullptr);
+  validation_->open_adapters();
   saver_.emplace(run_, acts_->critic());
   run_.engine().store().set_before_update([this](int bucket) {
     saver_->wait_until_copied(bucket);

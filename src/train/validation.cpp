@@ -29,15 +29,29 @@ void Validation::make_up() {
 bool Validation::evaluate(int64_t after_step) {
   const auto evaluating = run_.activity().own(base::text("evaluating after step ", after_step));
   std::vector<report::EvaluationMetrics> results;
+  if (!evaluate_sets(after_step, "", results)) return false;
+  best_.add(after_step + 1, results);
+  for (size_t i = 0; adapters_ && i < adapters_->names().size(); ++i) {
+    const run::OtherAdapters::InPlace other(*adapters_, i);
+    if (!evaluate_sets(after_step, adapters_->names()[i], results)) return false;
+  }
+  reporter_.write(results);
+  return true;
+}
+
+bool Validation::evaluate_sets(int64_t after_step, const std::string& adapter,
+                               std::vector<report::EvaluationMetrics>& results) {
   for (const session::ValidationData& set : run_.start().data().at(after_step).validation) {
     if (set.batches.empty()) continue;
-    const auto result = evaluate(set, after_step);
+    auto result = evaluate(set, after_step);
     if (!result) return false;
+    if (!adapter.empty()) {
+      result->adapter = adapter;
+      result->set = base::text(set.name, set.name.empty() ? "" : ", ", "adapter ", adapter);
+    }
     // Without targets there is no mean loss; a warning at the start named such sets.
     if (result->targets > 0 || result->reward) results.push_back(*result);
   }
-  best_.add(after_step + 1, results);
-  reporter_.write(results);
   return true;
 }
 

@@ -3,9 +3,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "learn/rollout_generator.h"
 #include "run/head_scores.h"
+#include "run/other_adapters.h"
 #include "run/run_context.h"
 #include "survive/stop_signal.h"
 #include "train/best_evaluation.h"
@@ -37,6 +40,9 @@ class Validation {
   // Includes the evaluations before the checkpoint that the run continues from.
   const BestEvaluation& best() const { return best_; }
 
+  // Collective. Opens train.eval_adapters, before the first evaluation.
+  void open_adapters() { adapters_.emplace(run_.config(), run_.engine().store(), run_.control()); }
+
   // Collective. Makes up for the evaluation that a stop skipped, when the run continues.
   void make_up();
 
@@ -44,6 +50,10 @@ class Validation {
   std::optional<report::EvaluationMetrics> evaluate(const session::ValidationData& set, int64_t after_step);
   std::optional<report::EvaluationMetrics> evaluate_groups(const session::ValidationData& set,
                                                            int64_t after_step);
+  // Adds the results of all sets, under another adapter's name, to `results`. False if a stop request cut it
+  // short.
+  bool evaluate_sets(int64_t after_step, const std::string& adapter,
+                     std::vector<report::EvaluationMetrics>& results);
   void add_scores(const session::ValidationData& set, const run::PreparedStep& step,
                   const runtime::RowFigures& rows, run::ClassScores& scores);
   void answer(const session::ValidationData& set, report::EvaluationMetrics& metrics);
@@ -53,6 +63,7 @@ class Validation {
   Reporter& reporter_;
   learn::RolloutGenerator* generator_;
   BestEvaluation best_;
+  std::optional<run::OtherAdapters> adapters_;
 };
 
 }  // namespace sluice::train

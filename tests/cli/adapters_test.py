@@ -165,7 +165,7 @@ class Adapters(CommandTest):
         self.assertIn("'qq_proj', which no layer has", refusal(f"a={named}"))
         deep = rewritten(own, self.folder / "deep", lambda header: {name.replace("layers.2.", "layers.7."): info for name, info in header.items()})
         self.assertIn("adapts what the model does not have", refusal(f"a={deep}"))
-        refused = {"use_dora": True, "bias": "all", "modules_to_save": ["lm_head"], "layer_replication": [[0, 2], [1, 3]],
+        refused = {"bias": "all", "modules_to_save": ["lm_head"], "layer_replication": [[0, 2], [1, 3]],
                    "peft_type": "LOHA", "a_key_of_later": 3}
         for key, value in refused.items():
             self.assertIn(f"{key} is {json.dumps(value, separators=(',', ':'))}, which Sluice does not compute",
@@ -178,10 +178,76 @@ class Adapters(CommandTest):
         for name, (changes, told) in wrong.items():
             self.assertIn(told, refusal(f"a={configured(own, self.folder / name, **changes)}"))
         self.assertIn("has rank 40, above the rank of its matrix, 32 x 64", refusal(f"a={written(self.folder / 'wide', 40, 64, 32)}"))
+        self.assertIn("lora_magnitude_vector' is missing beside", refusal(f"a={configured(own, self.folder / 'dora', use_dora=True)}"))
         self.assertIn("there is no", refusal(f"a={self.model}"))
         self.assertIn("not JSON", refusal("{a"))
         self.assertIn("is for the model 'other', which --adapter does not have: it has b",
                       refusal(json.dumps({"name": "b", "path": str(own), "base_model_name": "base"})))
+
+    def test_magnitudes(self):
+        """DoRA: the run's checkpoint, its merged model and its adapter beside the model say the same; other rows keep the model's."""
+        config, adapter, merged = (self.folder / f"dora{end}" for end in (".toml", "-adapter", "-merged"))
+        config.write_text(run_configuration(
+            {"hf": str(self.model)}, FIXTURES / "qwen3_moe/corpus", self.folder / "dora", data__context_length=96, train__steps=6,
+            checkpoint__every=6, optimizer__lr=0.02, optimizer__warmup_steps=0, lora__rank=3, lora__alpha=12.0,
+            lora__targets=["q_proj", "v_proj", "o_proj"], lora__dora=True))
+        self.done("train", "--config", config)
+        self.done("export", self.folder / "dora", "--out", adapter, "--adapters")
+        self.done("export", self.folder / "dora", "--out", merged)
+        plain = [{"ids": ids} for ids in PROMPTS]
+        expected, base = self.said(merged, plain), self.said(self.model, plain)
+        self.assertNotEqual([line["ids"] for line in expected], [line["ids"] for line in base])
+        self.expect_close(self.said(self.folder / "dora", plain), expected, 1e-5)
+        asked = [prompt | {"model": "d"} for prompt in plain] + plain
+        for strategy in ("<1,1,1>", "<2,1,1>"):
+            said = self.said(self.model, asked, "--adapter", f"d={adapter}", "--nproc", 2 if strategy == "<2,1,1>" else 1, "--strategy", strategy)
+            self.expect_close(said, expected + base, 1e-5)
+        for beside, told in ((self.adapters["attention"], "is DoRA's, and one of several: give it alone"),):
+            result = call("generate", "--model", self.model, "--prompts", self.folder / "prompts.jsonl", "--out", self.folder / "none.jsonl",
+                          "--adapter", f"d={adapter}", f"a={beside}")
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn(told, result.stderr)
+
+    def test_evaluations_try_others(self):
+        """Beside the trained adapter's, each other one's loss is that of the model that has it merged, whatever strategy evaluates."""
+        corpus = FIXTURES / "qwen3_moe/corpus"
+        others = [f"{name}={self.adapters[name]}" for name in ("attention", "experts", "own")]
+
+        def run(name, steps=2, **changes):
+            told = {"data__context_length": 96, "data__validation": [str(corpus)], "train__steps": steps, "train__eval_every": 1,
+                    "train__eval_adapters": others, "optimizer__lr": 0.02, "lora__rank": 6, "lora__alpha": 3.0,
+                    "lora__targets": ["q_proj", "k_proj", "v_proj", "o_proj", "mlp.experts.gate_up_proj", "mlp.experts.down_proj"]}
+            config = self.folder / f"{name}.toml"
+            config.write_text(run_configuration({"hf": str(self.model)}, corpus, self.folder / name, **told | changes))
+            return ["train", "--config", config]
+        merged = {name: json.loads(self.done("eval", "--model", self.merged[name], "--corpus", corpus, "--context-length", 96, "--json"))["loss"]
+                  for name in ("attention", "experts", "own")}
+        runs = {"trying": {}, "in parts": {"parallel__strategies": ["<2,1,1>"]}, "without": {"train__eval_adapters": []}}
+        lines = {}
+        for name, changes in runs.items():
+            self.done(*run(name, **changes), "--nproc", 2 if name == "in parts" else 1)
+            text = (self.folder / name / "metrics.jsonl").read_text()
+            lines[name] = [json.loads(line) for line in text.splitlines() if "validation_loss" in line]
+        own = {name: [line["validation_loss"] for line in of if "adapter" not in line] for name, of in lines.items()}
+        self.assertEqual(own["trying"], own["without"])  # trained as if nothing else had been in place
+        self.assertEqual(len(own["trying"]), 2)
+        self.assertNotEqual(*own["trying"])
+        for name in ("trying", "in parts"):
+            tried = [line for line in lines[name] if "adapter" in line]
+            self.assertEqual([line["adapter"] for line in tried], ["attention", "experts", "own"] * 2)
+            for line in tried:
+                self.assertAlmostEqual(line["validation_loss"], merged[line["adapter"]], delta=1e-5)
+                self.assertEqual(line["set"], f"adapter {line['adapter']}")
+        for changes, told in (({"lora__rank": 1}, "above the run's 1: set lora.rank to at least"),
+                              ({"lora__targets": ["q_proj"]}, "adapts a matrix that lora.targets leaves out"),
+                              ({"train__eval_every": 0}, "train.eval_every is 0, so nothing is evaluated"),
+                              ({"lora__rank": 0}, "lora.rank is 0: set it"),
+                              ({"train__eval_adapters": ["é"]}, "train.eval_adapters has 'é': give NAME=FOLDER"),
+                              ({"train__eval_adapters": others + others[:1]}, "names 'attention' twice"),
+                              ({"train__eval_adapters": [f"none={self.model}"]}, "there is no")):
+            result = call(*run("refused", **changes))
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn(told, result.stderr)
 
     def test_requests_choose_one_by_name(self):
         with self.server() as server:

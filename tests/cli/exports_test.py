@@ -72,6 +72,47 @@ class Exports(CommandTest):
                 self.assertEqual((out / "notes/any.bytes").read_bytes(), bytes(range(256)))
                 shutil.rmtree(model)
 
+    def test_linear_modules_in_fewer_bits(self):
+        """Written as bitsandbytes does, and read as it reads: codes of NF4 and of int8 are decoded here once more."""
+        model, module = self.copied("tied_llama3"), "model.layers.1.mlp.down_proj"
+        self.done("import", model, "--out", self.place / "run")
+        for kind in ("nf4", "nf4-double", "int8"):
+            with self.subTest(kind):
+                out = self.place / kind
+                told = json.loads(self.done("export", self.place / "run", "--out", out, "--quantize", kind, "--dtype", "bfloat16", "--json"))
+                self.assertEqual(told["quantized"], kind)
+                self.assertGreater(told["checked"]["loss"], 0)
+                tensors = tensors_of(out)
+                values = lambda end: struct.unpack(f"<{len(tensors[end][2]) // 4}f", tensors[end][2])
+                single = lambda x: struct.unpack("<f", struct.pack("<f", x))[0]
+                rows, columns = tensors_of(model)[f"{module}.weight"][1]
+                codes = tensors[f"{module}.weight"][2]
+                if kind == "int8":
+                    signed, maxima = struct.unpack(f"<{len(codes)}b", codes), values(f"{module}.SCB")
+                    self.assertEqual(tensors[f"{module}.weight_format"][2], b"\0")
+                    decoded = [single(single(code * maxima[i // columns]) * single(1 / 127)) for i, code in enumerate(signed)]
+                else:
+                    maxima = self.maxima_of(tensors, f"{module}.weight", values, single)
+                    levels = values(f"{module}.weight.quant_map")
+                    halves = [half for byte in codes for half in (byte >> 4, byte & 15)][:rows * columns]
+                    decoded = [single(levels[half] * maxima[i // 64]) for i, half in enumerate(halves)]
+                self.done("import", out, "--out", self.place / f"{kind}-run")
+                self.done("export", self.place / f"{kind}-run", "--out", self.place / f"{kind}-wide")
+                wide = tensors_of(self.place / f"{kind}-wide")[f"{module}.weight"]
+                self.assertEqual(wide[2], struct.pack(f"<{len(decoded)}f", *decoded))
+                self.assertNotIn("quantization_config", json.loads((self.place / f"{kind}-wide/config.json").read_text()))
+        result = call("export", self.place / "run", "--out", self.place / "none", "--quantize", "nf4", "--adapters")
+        self.assertNotEqual(result.returncode, 0)
+
+    def maxima_of(self, tensors, matrix, values, single):
+        """The maxima of NF4's blocks, quantised themselves or not."""
+        if tensors[f"{matrix}.absmax"][0] == "F32":
+            return values(f"{matrix}.absmax")
+        state = json.loads(tensors[f"{matrix}.quant_state.bitsandbytes__nf4"][2])
+        levels, nested = values(f"{matrix}.nested_quant_map"), values(f"{matrix}.nested_absmax")
+        return [single(single(levels[code] * nested[i // state["nested_blocksize"]]) + single(state["nested_offset"]))
+                for i, code in enumerate(tensors[f"{matrix}.absmax"][2])]
+
     def test_types_that_a_folder_mixes_stay(self):
         for case, wide in (("glm4_moe", ("e_score_correction_bias",)), ("qwen3_next", ("A_log", "dt_bias", "norm.weight"))):
             with self.subTest(case):

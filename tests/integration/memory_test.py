@@ -203,6 +203,20 @@ PROVED = {
     "four waves of rows in bfloat16": ("<1,1,2,2,2>", FOUR_WAVES | BFLOAT16 | {"model": EXPERTS | SMALL_HEAD}),
     "travelling rows and tensor parallel": ("<2,1,2,2,2>", {"model": EXPERTS | SMALL_HEAD}),
 }
+# The kind of model that is tuned on one card: the base frozen, in each format, all matrices of layers adapted.
+FROZEN = {"model__vocab": 2048, "model__layers": 4, "model__hidden": 128, "model__ffn_hidden": 384, "lora__rank": 8, "lora__alpha": 16.0,
+          "lora__targets": ["all-linear"]}
+for base in ("none", "nf4", "int8", "mxfp4"):
+    for dtype in ("float32", "bfloat16"):
+        for saved in ("keep", "recompute"):
+            PROVED[f"base {base} in {dtype} {saved}"] = ("2x<1,1,1>", FROZEN | POLICIES[saved] | {"model__base": base, "train__dtype": dtype})
+PROVED["base nf4 and magnitudes"] = ("2x<1,1,1>", FROZEN | BFLOAT16 | {"model__base": "nf4", "lora__dora": True})
+PROVED["magnitudes and tensor parallel"] = ("<2,1,1>", FROZEN | {"lora__dora": True})
+MUON = {"optimizer__name": "muon", "model__vocab": 512, "model__hidden": 192, "model__ffn_hidden": 512, "data__tokens_per_step": CONTEXT // 4,
+        "data__context_length": CONTEXT // 8}
+PROVED |= {"whole matrices": ("2x<1,1,1>", MUON), "whole matrices in bfloat16": ("2x<1,1,1>", MUON | BFLOAT16),
+           "whole matrices in float64": ("2x<1,1,1>", MUON | {"train__dtype": "float64"}),
+           "whole matrices and tensor parallel": ("<2,1,1>", MUON), "whole matrices on lanes that share": ("<1,1,2,2>", MUON)}
 for head, figures in HEADS.items():
     for where, strategy in (("", "2x<1,1,1>"), (" and tensor parallel", "<2,1,1>"), (" on stages", "<1,2,1>"), (" on lanes", "<1,1,2>"),
                             (" on lanes that share", "<1,1,2,2>")):

@@ -1,9 +1,9 @@
 """LoRA on conversations beside PEFT: the same model, batches and first adapters, and after each step the loss, the adapters'
 values and what the tuned models answer.
 
-    python tests/parity/lora_parity.py build/sluice [MODEL] [--steps N] [--lr RATE]
+    python tests/parity/lora_parity.py build/sluice [MODEL] [--steps N] [--lr RATE] [--dora]
 
-Without a model folder the model is small and random, with tied embeddings, as small chat models have.
+Without a model folder the model is small and random, with tied embeddings, as small chat models have. --dora: DoRA's adapters.
 
 AdamW divides a gradient by its own size, so a number whose gradient is mere rounding moves by a whole learning rate, up or
 down. In a real model many do. So PEFT trains in FP32 and in FP64, where transformers' norms and angles of positions are made
@@ -121,14 +121,19 @@ def exact(base):
     return base.double()
 
 
+def in_files(parameter):
+    """The name that PEFT's files have for a parameter."""
+    name = parameter.replace(".default", "")
+    return name.removesuffix(".weight") if name.endswith("lora_magnitude_vector.weight") else name
+
+
 class Peft:
     """A run of PEFT, step by step."""
 
     def __init__(self, base, adapter, optimizer, steps):
         self.model = peft.PeftModel.from_pretrained(base, adapter, is_trainable=True).to(base.dtype)
         self.optimizer, self.steps = optimizer, steps
-        self.trained = {name.replace(".default", ""): parameter for name, parameter in self.model.named_parameters()
-                        if parameter.requires_grad}
+        self.trained = {in_files(name): parameter for name, parameter in self.model.named_parameters() if parameter.requires_grad}
         self.adam = torch.optim.AdamW(self.trained.values(), lr=optimizer["lr"], betas=tuple(optimizer["betas"]),
                                       eps=optimizer["eps"], weight_decay=optimizer["weight_decay"])
 
@@ -224,7 +229,9 @@ def main():
     parser.add_argument("model", type=Path, nargs="?")
     parser.add_argument("--steps", type=int, default=16)
     parser.add_argument("--lr", type=float, default=OPTIMIZER["lr"])
+    parser.add_argument("--dora", action="store_true")
     told = parser.parse_args()
+    LORA["dora"] = told.dora
     with tempfile.TemporaryDirectory() as directory:
         scratch = Path(directory)
         model_folder = told.model or small_model(scratch / "model")
