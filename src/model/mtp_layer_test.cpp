@@ -18,7 +18,7 @@ namespace {
 
 using base::Json;
 
-Json deepseek() {
+Json deepseek_config() {
   return {{"model_type", "deepseek_v3"},
           {"hidden_size", 12},
           {"intermediate_size", 20},
@@ -41,7 +41,7 @@ Json deepseek() {
           {"num_nextn_predict_layers", 1}};
 }
 
-Json qwen() {
+Json qwen_config() {
   return {{"model_type", "qwen3_5_text"},
           {"hidden_size", 12},
           {"intermediate_size", 20},
@@ -58,18 +58,18 @@ Json qwen() {
           {"mtp_num_hidden_layers", 1}};
 }
 
-Model read(const Json& config) { return model_from_hugging_face(config, "config.json"); }
+Model plain_model(const Json& config) { return model_from_hugging_face(config, "config.json"); }
 
-std::vector<std::string> names_of(const Model& model) { return tensor_names(parameter_table(model)); }
+std::vector<std::string> mtp_names_of(const Model& model) { return tensor_names(parameter_table(model)); }
 
-void expect_names(const Model& model, const std::vector<std::string>& expected) {
-  const std::vector<std::string> names = names_of(model);
+void expect_mtp_names(const Model& model, const std::vector<std::string>& expected) {
+  const std::vector<std::string> names = mtp_names_of(model);
   for (const std::string& name : expected) EXPECT_TRUE(std::ranges::find(names, name) != names.end()) << name;
 }
 
-std::string refusal(const Json& config) {
+std::string mtp_refusal(const Json& config) {
   try {
-    with_mtp(read(config));
+    with_mtp(plain_model(config));
   } catch (const base::InputError& error) {
     return error.what();
   }
@@ -77,26 +77,27 @@ std::string refusal(const Json& config) {
 }
 
 TEST(MtpLayer, LiesBehindDeepSeeksLayersAndHasExpertsAsTheLast) {
-  const Model model = with_mtp(read(deepseek()));
+  const Model model = with_mtp(plain_model(deepseek_config()));
   const std::string path = "model.layers.2.";
-  expect_names(model, {path + "enorm.weight", path + "hnorm.weight", path + "eh_proj.weight",
-                       path + "input_layernorm.weight", path + "self_attn.kv_b_proj.weight",
-                       path + "mlp.gate.weight", path + "mlp.gate.e_score_correction_bias",
-                       path + "mlp.experts.3.down_proj.weight", path + "mlp.shared_experts.up_proj.weight",
-                       path + "shared_head.norm.weight", "model.norm.weight", "lm_head.weight"});
+  expect_mtp_names(
+      model, {path + "enorm.weight", path + "hnorm.weight", path + "eh_proj.weight",
+              path + "input_layernorm.weight", path + "self_attn.kv_b_proj.weight", path + "mlp.gate.weight",
+              path + "mlp.gate.e_score_correction_bias", path + "mlp.experts.3.down_proj.weight",
+              path + "mlp.shared_experts.up_proj.weight", path + "shared_head.norm.weight",
+              "model.norm.weight", "lm_head.weight"});
   EXPECT_EQ(model.layers(), 2);
-  EXPECT_GT(std::ssize(names_of(model)), std::ssize(names_of(read(deepseek()))));
+  EXPECT_GT(std::ssize(mtp_names_of(model)), std::ssize(mtp_names_of(plain_model(deepseek_config()))));
 }
 
 TEST(MtpLayer, IsAModuleOfQwensThatAttends) {
-  expect_names(with_mtp(read(qwen())),
-               {"mtp.fc.weight", "mtp.pre_fc_norm_embedding.weight", "mtp.pre_fc_norm_hidden.weight",
-                "mtp.layers.0.self_attn.q_proj.weight", "mtp.layers.0.self_attn.q_norm.weight",
-                "mtp.layers.0.mlp.down_proj.weight", "mtp.norm.weight"});
+  expect_mtp_names(with_mtp(plain_model(qwen_config())),
+                   {"mtp.fc.weight", "mtp.pre_fc_norm_embedding.weight", "mtp.pre_fc_norm_hidden.weight",
+                    "mtp.layers.0.self_attn.q_proj.weight", "mtp.layers.0.self_attn.q_norm.weight",
+                    "mtp.layers.0.mlp.down_proj.weight", "mtp.norm.weight"});
 }
 
 TEST(MtpLayer, ReadsTheEmbeddingAndIsPartOfTheHeadsBuckets) {
-  const ParameterTable table = parameter_table(with_mtp(read(deepseek())));
+  const ParameterTable table = parameter_table(with_mtp(plain_model(deepseek_config())));
   const Operation& head = table.program.at(table.program.head());
   EXPECT_EQ(head.buckets.front(), table.embedding().index);
   for (const Bucket& bucket : table.buckets) {
@@ -108,7 +109,7 @@ TEST(MtpLayer, ReadsTheEmbeddingAndIsPartOfTheHeadsBuckets) {
 }
 
 TEST(MtpLayer, CountsAsWorkAndBytesOfItsOwn) {
-  const Model plain = read(deepseek()), model = with_mtp(plain);
+  const Model plain = plain_model(deepseek_config()), model = with_mtp(plain);
   const Kind &head = *model.kinds().back(), &without = *plain.kinds().back();
   const TokenWork layer = model.kinds()[2]->work();
   EXPECT_EQ(head.work().products, without.work().products);
@@ -120,7 +121,7 @@ TEST(MtpLayer, CountsAsWorkAndBytesOfItsOwn) {
 }
 
 TEST(MtpLayer, IsRememberedByCheckpointsAndLeftOutOfConfigurations) {
-  const Model plain = read(deepseek()), model = with_mtp(plain);
+  const Model plain = plain_model(deepseek_config()), model = with_mtp(plain);
   EXPECT_TRUE(is_tuned(model));
   EXPECT_TRUE(with_tuning(plain, tuning_to_json(model), "manifest") == model);
   const Model partly =
@@ -132,15 +133,15 @@ TEST(MtpLayer, IsRememberedByCheckpointsAndLeftOutOfConfigurations) {
 }
 
 TEST(MtpLayer, IsRefusedWhereThereIsNone) {
-  Json config = deepseek();
+  Json config = deepseek_config();
   config["num_nextn_predict_layers"] = 0;
-  EXPECT_NE(refusal(config).find("names no layers that predict further tokens"), std::string::npos);
+  EXPECT_NE(mtp_refusal(config).find("names no layers that predict further tokens"), std::string::npos);
   config["num_nextn_predict_layers"] = 3;
-  EXPECT_NE(refusal(config).find("names 3 MTP layers"), std::string::npos);
-  Json other = qwen();
+  EXPECT_NE(mtp_refusal(config).find("names 3 MTP layers"), std::string::npos);
+  Json other = qwen_config();
   other["mtp_use_dedicated_embeddings"] = true;
-  EXPECT_NE(refusal(other).find("mtp_use_dedicated_embeddings"), std::string::npos);
-  EXPECT_NE(refusal(config_json(exported_outline())).find("no layers of llama"), std::string::npos);
+  EXPECT_NE(mtp_refusal(other).find("mtp_use_dedicated_embeddings"), std::string::npos);
+  EXPECT_NE(mtp_refusal(config_json(exported_outline())).find("no layers of llama"), std::string::npos);
 }
 
 }  // namespace
