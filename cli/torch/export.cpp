@@ -68,7 +68,7 @@ std::string base_of(const ExportArguments& options, const checkpoint::Checkpoint
 void print(const ExportArguments& options, const checkpoint::Checkpoint& checkpoint,
            const std::optional<run::ExportCheck>& check = std::nullopt) {
   const checkpoint::Manifest& manifest = checkpoint.manifest();
-  const int64_t whole = model::parameter_count(model::untuned(manifest.model));
+  const int64_t whole = model::parameter_count(model::as_exported(manifest.model));
   const int64_t parameters = options.adapters ? model::parameter_count(manifest.model) - whole : whole;
   if (options.json) {
     base::Json json = {{"folder", options.out.string()},

@@ -86,7 +86,7 @@ void export_checkpoint(Checkpoint& checkpoint, const std::filesystem::path& fold
     };
   }
   const model::ParameterTable& tuned = checkpoint.plain_table();
-  const model::ParameterTable plain = model::parameter_table(model::untuned(tuned.model));
+  const model::ParameterTable plain = model::parameter_table(model::as_exported(tuned.model));
   export_hugging_face(folder, plain, merged(plain, tuned, float_masters(checkpoint)), with_companions);
 }
 

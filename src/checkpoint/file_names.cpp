@@ -3,6 +3,8 @@
 #include <array>
 #include <string_view>
 
+#include "base/text.h"
+
 namespace sluice::checkpoint {
 namespace {
 
@@ -55,7 +57,8 @@ std::string FileNames::of(const std::string& name) const {
 
 std::vector<model::HuggingFaceTensor> FileNames::tensors(const model::Bucket& bucket,
                                                          const model::Parameter& parameter) const {
-  const bool stack = stacked_experts && parameter.stacked == 0 && !experts_path(parameter).empty();
+  const bool stacked = stacked_experts != (parameter.of_mtp && mtp_differs);
+  const bool stack = stacked && parameter.stacked == 0 && !experts_path(parameter).empty();
   std::vector<model::HuggingFaceTensor> tensors =
       stack ? std::vector{stack_of(bucket, parameter, transposed_experts ? Stack::kInOut : Stack::kOutIn)}
             : model::hugging_face_tensors(bucket, parameter);
@@ -81,6 +84,16 @@ void find_stacks(const model::ParameterTable& table, const ShapeOf& shape_of, Fi
   }
 }
 
+// Published files may have a tensor for each expert of the MTP layer beside stacks of all others'.
+void find_mtp_stacks(const model::ParameterTable& table, const ShapeOf& shape_of, FileNames& names) {
+  for (const std::string& layer :
+       {std::string("mtp.layers.0."), base::text(names.trunk, "layers.", table.model.layers(), ".")}) {
+    const bool single = shape_of(layer + "mlp.experts.0.down_proj.weight") != nullptr;
+    const bool stacked = shape_of(layer + "mlp.experts.down_proj") != nullptr;
+    if (single || stacked) names.mtp_differs = stacked != names.stacked_experts;
+  }
+}
+
 }  // namespace
 
 FileNames find_names(const model::ParameterTable& table, const ShapeOf& shape_of) {
@@ -102,6 +115,7 @@ FileNames find_names(const model::ParameterTable& table, const ShapeOf& shape_of
     }
   }
   find_stacks(table, shape_of, names);
+  find_mtp_stacks(table, shape_of, names);
   return names;
 }
 

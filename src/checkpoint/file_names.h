@@ -15,6 +15,7 @@ struct FileNames {
   std::string head = "lm_head.";
   bool stacked_experts = false;     // one tensor for all experts: [experts, out, in],
   bool transposed_experts = false;  // or [experts, in, out]
+  bool mtp_differs = false;         // experts of the MTP layer are stacked if others' are not, and only then
 
   // Returns "model.language_model.layers.0.mlp.up_proj.weight" for "model.layers.0.mlp.up_proj.weight".
   std::string of(const std::string& name) const;

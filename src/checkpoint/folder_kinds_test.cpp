@@ -17,6 +17,7 @@
 #include "checkpoint/test_directory.h"
 #include "model/config_json.h"
 #include "model/test_outline.h"
+#include "model/tuning.h"
 
 namespace sluice::checkpoint {
 namespace {
@@ -432,6 +433,137 @@ TEST_F(FolderKinds, WhatGoesWithAModelIsAllButWeightsAndData) {
   EXPECT_TRUE(is_companion("assets/icon.png"));
   for (const char* bad : {"", "/etc/passwd", "../up", "a/../../b", "a/"})
     EXPECT_FALSE(is_companion(bad)) << bad;
+}
+
+// Its MTP layer trains, as layer 2, with experts.
+model::Model with_mtp() {
+  const Json config = {{"model_type", "deepseek_v3"},
+                       {"hidden_size", 12},
+                       {"intermediate_size", 20},
+                       {"moe_intermediate_size", 8},
+                       {"num_hidden_layers", 2},
+                       {"num_attention_heads", 2},
+                       {"num_key_value_heads", 2},
+                       {"n_shared_experts", 1},
+                       {"n_routed_experts", 4},
+                       {"num_experts_per_tok", 2},
+                       {"n_group", 1},
+                       {"topk_group", 1},
+                       {"first_k_dense_replace", 1},
+                       {"kv_lora_rank", 4},
+                       {"q_lora_rank", 6},
+                       {"qk_nope_head_dim", 4},
+                       {"qk_rope_head_dim", 2},
+                       {"v_head_dim", 4},
+                       {"vocab_size", 33},
+                       {"num_nextn_predict_layers", 1},
+                       {"max_position_embeddings", 64}};
+  return model::with_mtp(model::model_from_hugging_face(config, "config.json"));
+}
+
+constexpr const char* kEmbeddingOfMtp = "model.layers.2.embed_tokens.weight";
+constexpr const char* kHeadOfMtp = "model.layers.2.shared_head.head.weight";
+
+class FolderWithMtp : public FolderKinds {
+ protected:
+  FolderWithMtp() : table_(model::parameter_table(with_mtp())) {
+    export_hugging_face(folder(), table_, fill_normal);
+    tensors_ = read_folder_file(folder() / "model.safetensors");
+    tensors_[kEmbeddingOfMtp] = tensors_.at("model.embed_tokens.weight");
+    tensors_[kHeadOfMtp] = tensors_.at("lm_head.weight");
+    put(tensors_);
+  }
+  std::string fault_in_training() const {
+    return message_of<base::InputError>([&] { HuggingFaceModel(folder()).weights().require_mtp(table_); });
+  }
+
+  model::ParameterTable table_;
+  FolderTensors tensors_;
+};
+
+TEST_F(FolderWithMtp, IsCarriedIfItDoesNotTrain) {
+  EXPECT_EQ(read_folder_file(again() / "model.safetensors"), tensors_);
+}
+
+TEST_F(FolderWithMtp, IsReadAsItWasWritten) {
+  const HuggingFaceModel model(folder());
+  model.weights().require_mtp(table_);
+  for (const model::Bucket& bucket : table_.buckets) {
+    std::vector<float> expected(static_cast<size_t>(bucket.size)), found(expected.size());
+    fill_normal(bucket.index, {0, bucket.size}, expected.data());
+    model.read(bucket, {0, bucket.size}, found.data());
+    EXPECT_EQ(found, expected) << bucket.index;
+  }
+}
+
+// The copies of embedding and head beside it change with these.
+TEST_F(FolderWithMtp, GoesBackTrainedUnderItsNames) {
+  const HuggingFaceModel model(folder());
+  const fs::path carried = directory_ / "carried.safetensors";
+  write_carried(model.weights(), carried);
+  ExportOptions options;
+  options.companions = {{.name = std::string(kCarriedTensors), .place = carried}};
+  options.record = model.record();
+  const auto doubled = [](int bucket, base::Interval interval, float* values) {
+    fill_normal(bucket, interval, values);
+    for (int64_t i = 0; i < interval.size(); ++i) values[i] *= 2;
+  };
+  export_hugging_face(directory_ / "out", table_, doubled, options);
+  const FolderTensors out = read_folder_file(directory_ / "out" / "model.safetensors");
+  ASSERT_EQ(out.size(), tensors_.size());
+  for (const auto& [name, tensor] : tensors_) {
+    EXPECT_EQ(out.at(name).shape, tensor.shape) << name;
+    EXPECT_NE(out.at(name).bytes, tensor.bytes) << name;
+  }
+  EXPECT_EQ(out.at(kEmbeddingOfMtp).bytes, out.at("model.embed_tokens.weight").bytes);
+  EXPECT_EQ(out.at(kHeadOfMtp).bytes, out.at("lm_head.weight").bytes);
+}
+
+// As Qwen 3.5 MoE is published: one tensor for all experts of a layer, but one for each of the MTP layer's.
+TEST_F(FolderWithMtp, MayHaveExpertsApartWhereOthersAreStacked) {
+  const std::string layer = "model.layers.1.mlp.experts.";
+  const auto joined = [&](const std::vector<std::string>& matrices) {
+    std::string all;
+    for (int expert = 0; expert < 4; ++expert) {
+      for (const std::string& matrix : matrices)
+        all += tensors_.at(layer + std::to_string(expert) + "." + matrix + ".weight").bytes;
+    }
+    return all;
+  };
+  FolderTensors stacked = tensors_;
+  std::erase_if(stacked, [&](const auto& each) { return each.first.starts_with(layer); });
+  stacked[layer + "gate_up_proj"] = {"F32", {4, 16, 12}, joined({"gate_proj", "up_proj"})};
+  stacked[layer + "down_proj"] = {"F32", {4, 12, 8}, joined({"down_proj"})};
+  put(stacked);
+  const HuggingFaceModel model(folder());
+  EXPECT_TRUE(model.weights().names().mtp_differs);
+  model.weights().require_mtp(table_);
+  ExportOptions options;
+  options.record = folder_record({to_companion(model.record())});
+  export_hugging_face(directory_ / "out", table_, fill_normal, options);
+  stacked.erase(kEmbeddingOfMtp);
+  stacked.erase(kHeadOfMtp);
+  EXPECT_EQ(read_folder_file(directory_ / "out" / "model.safetensors"), stacked);
+}
+
+TEST_F(FolderWithMtp, IsNamedWhereItIsMissingOrHasAnEndOfItsOwn) {
+  FolderTensors without = tensors_;
+  without.erase("model.layers.2.eh_proj.weight");
+  put(without);
+  EXPECT_EQ(fault(), "");
+  EXPECT_THAT(fault_in_training(), HasSubstr("'model.layers.2.eh_proj.weight' of the MTP layer is missing"));
+  FolderTensors other = tensors_;
+  other.at(kHeadOfMtp).bytes[0] ^= 1;
+  put(other);
+  EXPECT_THAT(fault_in_training(), AllOf(HasSubstr(kHeadOfMtp), HasSubstr("differs from 'lm_head.weight'")));
+}
+
+TEST_F(FolderWithMtp, IsNamedWhereTheConfigurationDoesNotNameIt) {
+  Json config = base::read_json(folder() / "config.json");
+  config["num_nextn_predict_layers"] = 0;
+  base::write_json(folder() / "config.json", config);
+  EXPECT_THAT(fault(), AllOf(HasSubstr("is of layer 2, but config.json names 2 layers and 0 behind them"),
+                             HasSubstr("set num_nextn_predict_layers to 1")));
 }
 
 }  // namespace

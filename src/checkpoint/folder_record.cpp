@@ -34,6 +34,7 @@ Companion to_companion(const FolderRecord& record) {
                      {"head", record.names.head},
                      {"stacked_experts", record.names.stacked_experts},
                      {"transposed_experts", record.names.transposed_experts},
+                     {"mtp_differs", record.names.mtp_differs},
                      {"tied_head", record.tied_head},
                      {"quantised", record.quantised}};
   return {.name = std::string(kFolderRecord), .bytes = base::json_text(json, 2) + "\n"};
@@ -56,7 +57,8 @@ FolderRecord folder_record(const std::vector<Companion>& companions) {
   record.names = {.trunk = base::require<std::string>(json, "trunk", name),
                   .head = base::require<std::string>(json, "head", name),
                   .stacked_experts = base::require<bool>(json, "stacked_experts", name),
-                  .transposed_experts = json.value("transposed_experts", false)};
+                  .transposed_experts = json.value("transposed_experts", false),
+                  .mtp_differs = json.value("mtp_differs", false)};
   record.tied_head = base::require<bool>(json, "tied_head", name);
   record.quantised = base::require<bool>(json, "quantised", name);
   return record;

@@ -16,6 +16,7 @@
 #include "checkpoint/carried.h"
 #include "checkpoint/exported_config.h"
 #include "checkpoint/hugging_face.h"
+#include "checkpoint/mtp_copies.h"
 #include "checkpoint/peft_names.h"
 #include "model/lora_targets.h"
 #include "model/tuning.h"
@@ -67,11 +68,24 @@ std::vector<Item> items_of(const model::ParameterTable& table, const ExportOptio
         add(bucket, parameter, tensor, tensor.name);
     }
   }
-  if (!options.record.tied_head || !table.model.ties_head()) return items;
+  const auto add_copy = [&](const std::string& name, const std::string& original) {
+    for (const model::Bucket* const bucket : {&table.embedding(), &table.head()}) {
+      for (const model::Parameter& parameter : bucket->parameters) {
+        const model::HuggingFaceTensor tensor = options.record.names.tensors(*bucket, parameter).front();
+        if (tensor.name == original) add(*bucket, parameter, tensor, name);
+      }
+    }
+  };
   const model::Bucket& embedding = table.embedding();
-  const model::Parameter& parameter = embedding.parameters.front();
-  add(embedding, parameter, options.record.names.tensors(embedding, parameter).front(),
-      options.record.names.head + "weight");
+  if (options.record.tied_head && table.model.ties_head()) {
+    add_copy(options.record.names.head + "weight",
+             options.record.names.tensors(embedding, embedding.parameters.front()).front().name);
+  }
+  if (options.carried == nullptr || !table.model.has_mtp()) return items;
+  for (const TensorInfo& tensor : options.carried->tensors()) {
+    if (const auto original = original_of_mtp(tensor.name, table, options.record.names))
+      add_copy(tensor.name, *original);
+  }
   return items;
 }
 
@@ -237,8 +251,12 @@ void write_tensors(const fs::path& folder, const std::string& stem, const model:
                    const ParameterSource& source, const ExportOptions& options) {
   std::vector<Item> items = items_of(table, options);
   if (options.carried != nullptr) {
-    for (const TensorInfo& tensor : options.carried->tensors())
-      items.push_back({.info = tensor, .carried = options.carried->data(tensor)});
+    std::set<std::string> trained;
+    for (const Item& item : items) trained.insert(item.info.name);
+    for (const TensorInfo& tensor : options.carried->tensors()) {
+      if (!trained.contains(tensor.name))
+        items.push_back({.info = tensor, .carried = options.carried->data(tensor)});
+    }
   }
   const auto files = cut_into_files(std::move(items), options.max_shard_bytes);
   base::Json::object_t weight_map;

@@ -110,6 +110,12 @@ void Checkpoint::require_model(const model::Model& model, TensorType type) const
   if (!fault.empty()) {
     throw InputError(text(directory_.string(), " has ", fault, ": resume with the [model] it was made with"));
   }
+  if (manifest_.model.has_mtp() != model.has_mtp()) {
+    const auto kept = [](bool trains) { return trains ? "trains" : "does not train"; };
+    throw InputError(text(directory_.string(), " is of a run that ", kept(manifest_.model.has_mtp()),
+                          " its MTP layer, and this run ", kept(model.has_mtp()),
+                          " it: resume with the train.mtp it was made with, or begin from an export"));
+  }
   const model::Lora& saved = manifest_.model.lora();
   if (saved.rank > 0 && saved != model.lora()) {
     throw InputError(

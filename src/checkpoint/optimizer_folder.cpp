@@ -119,7 +119,8 @@ void write_optimizer(const fs::path& folder, Checkpoint& checkpoint, const Expor
   }
   if (model::is_tuned(manifest.model)) {
     throw InputError(text(checkpoint.directory().string(),
-                          " has parameters that are frozen or adapted, and a folder the state of a whole ",
+                          " has parameters that are frozen or adapted, or a trained MTP layer, and a folder "
+                          "the state of a whole ",
                           "optimiser: take the checkpoint itself along, which any number of ranks resumes, ",
                           "or export the weights alone"));
   }

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "checkpoint/mtp_copies.h"
 #include "checkpoint/mxfp4.h"
 #include "model/border_rows.h"
 #include "model/tuning.h"
@@ -334,19 +335,26 @@ void require_constant(const SafetensorsFile& file, const TensorInfo& tensor) {
 
 }  // namespace
 
+// The number of the layer that a tensor of the trunk belongs to.
+std::optional<int64_t> TensorFolder::layer_of(const std::string& name) const {
+  const std::string layers = names_.trunk + "layers.";
+  if (!name.starts_with(layers)) return std::nullopt;
+  return std::atoll(name.substr(layers.size(), 9).c_str());
+}
+
 bool TensorFolder::is_carried(const std::string& name) const {
-  constexpr std::string_view kLayers = "layers.", kFurther = "mtp.";
+  constexpr std::string_view kFurther = "mtp.";
   if (name.ends_with("rotary_emb.inv_freq") || name.starts_with(kFurther)) return true;
   if (table_.model.has_activation(model::Activation::kXielu) && constant_of(name)) return true;
   const bool in_trunk = name.starts_with(names_.trunk);
   if (!in_trunk) return names_.inside() && !name.starts_with(names_.head);
-  const std::string_view rest = std::string_view(name).substr(names_.trunk.size());
-  if (!rest.starts_with(kLayers)) return false;
-  const int64_t layer = std::atoll(std::string(rest.substr(kLayers.size(), 9)).c_str());
+  const std::optional<int64_t> numbered = layer_of(name);
+  if (!numbered) return false;
+  const int64_t layer = *numbered;
   // Published files have keys of layers that attend to another layer's.
   constexpr std::string_view kUnused[] = {".self_attn.k_", ".self_attn.v_"};
   const bool of_keys =
-      std::ranges::any_of(kUnused, [&](std::string_view part) { return rest.find(part) != rest.npos; });
+      std::ranges::any_of(kUnused, [&](std::string_view part) { return name.find(part) != name.npos; });
   if (of_keys && layer < table_.model.layers())
     return model::borrows_keys(table_.program, table_.program.blocks().begin + layer);
   return layer >= table_.model.layers() && layer < table_.model.layers() + hints_.further_layers;
@@ -358,6 +366,17 @@ bool TensorFolder::is_of_another_head(const std::string& name) const {
   constexpr std::string_view kHeads[] = {"cls.", "head.", "decoder.", "pooler.", "bert.pooler."};
   return name.ends_with("embeddings.position_ids") ||
          std::ranges::any_of(kHeads, [&](std::string_view head) { return name.starts_with(head); });
+}
+
+// InputError for a tensor of layers behind the model's that config.json does not name.
+void TensorFolder::refuse_further_layer(const SafetensorsFile& file, const std::string& name) const {
+  const std::optional<int64_t> layer = layer_of(name);
+  const int64_t layers = table_.model.layers();
+  if (!layer || *layer < layers) return;
+  throw InputError(text(where(file, name), " is of layer ", *layer, ", but config.json names ", layers,
+                        " layers and ", hints_.further_layers, " behind them that predict further tokens ",
+                        "(MTP): set num_nextn_predict_layers to ", *layer + 1 - layers,
+                        " if it is one of these, or num_hidden_layers to ", *layer + 1, " if not"));
 }
 
 // Sorts the other tensors of the files: tied heads, other heads, carried tensors; InputError for the rest.
@@ -388,6 +407,7 @@ void TensorFolder::sort_others() {
         if (table_.model.has_activation(model::Activation::kXielu)) require_constant(*file, tensor);
         carried_.push_back({file.get(), &tensor});
       } else {
+        refuse_further_layer(*file, tensor.name);
         throw InputError(
             text(where(*file, tensor.name),
                  " is not part of this model: Sluice reads the weights of its families alone (no "
@@ -400,7 +420,36 @@ void TensorFolder::sort_others() {
 // InputError unless the head equals the embedding: otherwise its values would be lost.
 void TensorFolder::require_tied(const Source& head) const {
   const model::Bucket& embedding = table_.embedding();
-  const std::string name = names_.tensors(embedding, embedding.parameters.front()).front().name;
+  require_equal(head, names_.tensors(embedding, embedding.parameters.front()).front().name,
+                "but the model's head is tied to its embedding: set tie_word_embeddings to false in "
+                "config.json to use this head, or remove the tensor");
+}
+
+void TensorFolder::require_mtp(const model::ParameterTable& table) const {
+  for (const model::Bucket& bucket : table.buckets) {
+    for (const model::Parameter& parameter : bucket.parameters) {
+      if (!parameter.of_mtp) continue;
+      for (const model::HuggingFaceTensor& tensor : names_.tensors(bucket, parameter)) find_mtp(tensor);
+    }
+  }
+  for (const Carried& carried : carried_) {
+    const std::optional<std::string> original = original_of_mtp(carried.tensor->name, table, names_);
+    if (!original) continue;
+    require_equal(
+        look_for(carried.tensor->name), *original,
+        "which the MTP layer shares in training: remove the tensor, or leave train.mtp at \"keep\"");
+  }
+}
+
+TensorFolder::Source TensorFolder::find_mtp(const model::HuggingFaceTensor& tensor) const {
+  if (look_for(tensor.name).tensor != nullptr || find_mxfp4(tensor)) return find(tensor);
+  throw InputError(text(folder_.string(), ": tensor '", tensor.name,
+                        "' of the MTP layer is missing: fetch all ",
+                        "of the model, or leave train.mtp at \"keep\""));
+}
+
+void TensorFolder::require_equal(const Source& head, const std::string& name,
+                                 const std::string& meaning) const {
   const Source& table = sources_.at(name);
   const bool comparable = size_of(head.tensor->type) > 0 && head.tensor->type != TensorType::kFloat64;
   bool equal = comparable && head.tensor->shape == table.tensor->shape;
@@ -417,9 +466,7 @@ void TensorFolder::require_tied(const Source& head) const {
     equal = std::equal(ours.begin(), ours.begin() + count, theirs.begin());
   }
   if (equal) return;
-  throw InputError(text(where(*head.file, head.tensor->name), " differs from '", name,
-                        "', but the model's head is tied to its embedding: set tie_word_embeddings to false "
-                        "in config.json to use this head, or remove the tensor"));
+  throw InputError(text(where(*head.file, head.tensor->name), " differs from '", name, "', ", meaning));
 }
 
 void TensorFolder::read(const Source& source, const model::HuggingFaceTensor& tensor, Interval inside,
@@ -465,6 +512,7 @@ void TensorFolder::read(const Source& source, const model::HuggingFaceTensor& te
 // A head that a run gives the model has no values in files unless its name and shape are there.
 std::optional<TensorFolder::Source> TensorFolder::source_of(const model::Parameter& parameter,
                                                             const model::HuggingFaceTensor& tensor) const {
+  if (parameter.of_mtp) return find_mtp(tensor);
   if (!model::is_of_numbers(parameter)) return sources_.at(tensor.name);
   const Source other = look_for(tensor.name);
   const bool fits = other.tensor != nullptr && other.tensor->shape == tensor.shape &&

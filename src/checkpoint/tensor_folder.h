@@ -57,6 +57,10 @@ class TensorFolder {
   };
   const std::vector<Carried>& carried() const { return carried_; }
 
+  // For a model that trains the MTP layer of these files: InputError if one of the layer's tensors is missing
+  // or has another shape, or if the files' copies of embedding and head beside it differ from the model's.
+  void require_mtp(const model::ParameterTable& table) const;
+
   // Elements `interval` of a bucket's flat array. InputError naming file and tensor if an element is not
   // finite. Thread-safe.
   void read(int bucket, base::Interval interval, float* values) const {
@@ -81,13 +85,17 @@ class TensorFolder {
   void open_files(const std::string& stem);
   void locate_tensors();
   void sort_others();
+  std::optional<int64_t> layer_of(const std::string& name) const;
   bool is_carried(const std::string& name) const;
+  void refuse_further_layer(const SafetensorsFile& file, const std::string& name) const;
   bool is_of_another_head(const std::string& name) const;
   void require_tied(const Source& head) const;
+  void require_equal(const Source& copy, const std::string& original, const std::string& meaning) const;
   Source look_for(const std::string& name) const;
   std::optional<Source> source_of(const model::Parameter& parameter,
                                   const model::HuggingFaceTensor& tensor) const;
   Source find(const model::HuggingFaceTensor& tensor) const;
+  Source find_mtp(const model::HuggingFaceTensor& tensor) const;
   std::optional<Source> find_mxfp4(const model::HuggingFaceTensor& tensor) const;
   void find_scales(Source& source) const;
   void find_maxima(Source& source) const;

@@ -29,6 +29,7 @@ bool rolls_out(const RunConfig& config) { return config.rl.rolls_out(); }
 bool generates(const RunConfig& config) { return config.generates(); }
 bool decodes(const RunConfig& config) { return config.generates() || config.train.sample_every > 0; }
 bool has_teacher(const RunConfig& config) { return !config.teacher.hf.empty(); }
+bool trains_mtp(const RunConfig& config) { return config.train.mtp == MtpUse::kTrain; }
 bool mixes(const RunConfig& config) {
   return has_teacher(config) && config.teacher.divergence == Divergence::kJsd;
 }
@@ -40,7 +41,8 @@ constexpr const char* kTeacher = "beside teacher.hf";
 constexpr const char* kRollouts = "where rl.algorithm has rollouts";
 
 constexpr Need kRlNeeds[] = {
-    {"baseline", compares_groups, "where responses to a prompt are compared: with grpo, dapo, dr_grpo or reinforce"},
+    {"baseline", compares_groups,
+     "where responses to a prompt are compared: with grpo, dapo, dr_grpo or reinforce"},
     {"critic", is_ppo, kPpo},
     {"critic_lr", is_ppo, kPpo},
     {"gamma", is_ppo, kPpo},
@@ -51,9 +53,12 @@ constexpr Need kRlNeeds[] = {
     {"desirable_weight", is_kto, kKto},
     {"undesirable_weight", is_kto, kKto},
 };
+constexpr Need kTrainNeeds[] = {{"mtp_loss_weight", trains_mtp, "with train.mtp = \"train\""}};
 constexpr Need kTeacherNeeds[] = {
-    {"divergence", has_teacher, kTeacher}, {"beta", mixes, "beside teacher.hf with teacher.divergence = \"jsd\""},
-    {"temperature", has_teacher, kTeacher}, {"alpha", has_teacher, kTeacher},
+    {"divergence", has_teacher, kTeacher},
+    {"beta", mixes, "beside teacher.hf with teacher.divergence = \"jsd\""},
+    {"temperature", has_teacher, kTeacher},
+    {"alpha", has_teacher, kTeacher},
     {"lmbda", has_teacher, kTeacher},
 };
 constexpr Need kGenerationNeeds[] = {
@@ -100,9 +105,11 @@ std::vector<std::string> idle_lines(const RunConfig& config, const char* section
 
 void refuse_idle_keys(const RunConfig& config) {
   std::vector<std::string> lines = idle_lines(config, "rl", kRlNeeds);
+  std::ranges::move(idle_lines(config, "train", kTrainNeeds), std::back_inserter(lines));
   std::ranges::move(idle_lines(config, "teacher", kTeacherNeeds), std::back_inserter(lines));
   if (config.teacher.alpha < 1 && config.teacher.lmbda > 0) {
-    lines.push_back(text("teacher.alpha is ", config.teacher.alpha, " and teacher.lmbda ", config.teacher.lmbda,
+    lines.push_back(text("teacher.alpha is ", config.teacher.alpha, " and teacher.lmbda ",
+                         config.teacher.lmbda,
                          ", but a response that the model sampled itself has no tokens to imitate"));
   }
   if (!lines.empty()) throw base::InputError(text("[config] ", lines.front(), ": leave it out"));

@@ -89,6 +89,7 @@ constexpr Word<SlowRankAction> kWatchActs[] = {
     {"tell", SlowRankAction::kTell}, {"plan", SlowRankAction::kPlan}, {"leave", SlowRankAction::kLeave}};
 constexpr Word<RouterLoadBalancing> kBalances[] = {{"seq_aux_loss", RouterLoadBalancing::kSeqAuxLoss},
                                                    {"global_aux_loss", RouterLoadBalancing::kGlobalAuxLoss}};
+constexpr Word<MtpUse> kMtpUses[] = {{"keep", MtpUse::kKeep}, {"train", MtpUse::kTrain}};
 constexpr Word<ExpertPlacementPolicy> kPlaceExperts[] = {
     {"linear", ExpertPlacementPolicy::kLinear},
     {"load", ExpertPlacementPolicy::kByLoad},
@@ -213,6 +214,12 @@ void visit_train(RunConfig& config, Fields& keys) {
   keys("moe_router_bias_update_rate", Number(train.moe_router_bias_update_rate, {0.0, 1.0}),
        "a step's change of the numbers that routers of DeepSeek-V3's and GLM's kind add to scores, against "
        "experts with more tokens than the mean one; 0: they stay");
+  keys(
+      "mtp", Choice(train.mtp, kMtpUses),
+      "the layer that predicts the token after the next one (MTP), where the model's files have it: exported "
+      "as it came, or trained beside the head (training.md)");
+  keys("mtp_loss_weight", Number(train.mtp_loss_weight, {0.0, 10.0}),
+       "factor of that layer's loss; the reported loss is the head's alone");
   keys("device", Choice(train.device, kDevices), "auto: a GPU where there is one");
   keys("on_nonfinite", Choice(train.on_nonfinite, kOnNonfinite),
        "after a step whose loss or gradient is not finite, whose update is left out: save and stop; skip: go "

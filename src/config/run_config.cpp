@@ -231,8 +231,23 @@ void set_head(RunConfig& config, ModelUse use) {
   model = model::with_head(model, style, labels);
 }
 
+// Gives the head the MTP layer that train.mtp asks for.
+void set_mtp(RunConfig& config) {
+  if (config.train.mtp == MtpUse::kKeep) return;
+  const auto refuse = [](const char* key, const char* why) {
+    throw base::InputError(base::text("[config] train.mtp is \"train\", but ", key, " ", why,
+                                      ": leave it at \"keep\", or leave the other out"));
+  };
+  if (config.rl.algorithm != RlAlgorithm::kNone) refuse("rl.algorithm", "learns no further tokens");
+  if (!config.teacher.hf.empty()) refuse("teacher.hf", "has no further tokens to imitate");
+  if (config.head.kind != HeadUse::kNone) refuse("head.kind", "gives the model another end");
+  if (config.lora.rank > 0) refuse("lora.rank", "trains adapters, which MTP layers have none of");
+  *config.model.resolved = model::with_mtp(*config.model.resolved);
+}
+
 // Marks the parameters of the model that are trained.
 void tune(RunConfig& config) {
+  set_mtp(config);
   model::Model& model = *config.model.resolved;
   if (config.train.moe_aux_loss_coeff > 0) {
     if (model.experts().count == 0) {

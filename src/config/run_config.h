@@ -60,6 +60,8 @@ enum class ReduceType : uint8_t { kFloat32, kBFloat16 };
 // Assignments counted to balance experts: those of the token's sequence, or of the whole last step.
 enum class RouterLoadBalancing : uint8_t { kSeqAuxLoss, kGlobalAuxLoss };
 enum class DeviceChoice : uint8_t { kAuto, kCpu, kCuda };
+// Layers of the model's files that predict further tokens (MTP): exported as they came, or trained.
+enum class MtpUse : uint8_t { kKeep, kTrain };
 // Reaction to a step whose loss or gradient is not finite. Its update is left out in any case.
 enum class OnNonfinite : uint8_t { kStop, kSkip };
 
@@ -84,6 +86,8 @@ struct TrainConfig {
   RouterLoadBalancing moe_router_load_balancing_type = RouterLoadBalancing::kSeqAuxLoss;
   double moe_router_bias_update_rate = 0.001;  // per step, of routers with bias corrections (model::Learns)
   double z_loss = 0;  // factor of log²Z added to the cross-entropy (layers/loss.h); 0: none
+  MtpUse mtp = MtpUse::kKeep;
+  double mtp_loss_weight = 0.1;  // factor of an MTP layer's loss
   DeviceChoice device = DeviceChoice::kAuto;
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
   bool deterministic = false;       // bitwise repeatable on GPUs, but slower; always so on CPUs

@@ -87,23 +87,31 @@ class Analysis {
   }
 
   // Three products (logits and two gradients, if the matrix is trained); a sum of statistics each way beside
-  // its gathers.
-  OperationTimes head(const model::TokenWork& work) const {
+  // its gathers. An MTP layer goes forward and backward within it.
+  OperationTimes head(const model::Kind& kind) const {
+    const model::TokenWork work = kind.work();
     const double products = 2 * real(2 * work.products + work.trained) / tp_ / rates_.product_flops_per_ns;
     const double softmax = real(work.elements) * element_bytes_ / tp_ / rates_.elementwise_bytes_per_ns;
-    return {times(0, products + softmax + 2 * rows_ns() + work.collectives * collective_ns_per_token(),
-                  rates_.layer_overhead_ns + 5 * collective_latency_ns()),
-            {},
-            {}};
+    Quadratic whole =
+        times(0, products + softmax + 2 * rows_ns() + work.collectives * collective_ns_per_token(),
+              rates_.layer_overhead_ns + 5 * collective_latency_ns());
+    if (const model::TokenWork mtp = kind.mtp_work(); mtp.products > 0) {
+      const OperationTimes own = block(mtp);
+      for (const Quadratic& each : {own.forward, own.backward_input, own.backward_weight})
+        whole += mtp.window > 0 ? each.through_window() : each;
+    }
+    return {whole, {}, {}};
   }
 
   DecodeCost decode(const model::Kind& kind, DecodeShare share, int lanes) const {
     const model::TokenWork work = kind.work();
     const bool alone = share == DecodeShare::kExperts, beside = share == DecodeShare::kBesideExperts;
     double matrices = 0, of_experts = 0;  // elements
-    for (const model::Parameter& parameter : kind.parameters())
+    for (const model::Parameter& parameter : kind.parameters()) {
+      if (parameter.of_mtp) continue;  // generation does not run it
       (parameter.experts > 0 ? of_experts : matrices) +=
           real(parameter.size()) / (parameter.replicated ? 1 : tp_);
+    }
     // The share of the experts' elements that one row visits.
     const double visited = of_experts == 0 ? 0 : std::min(1.0, real(work.routed) / tp_ / of_experts);
     // The embedding reads single rows of its matrix; kExperts has no other matrices.
@@ -286,7 +294,7 @@ CostModel::Options analytic_options(const model::Model& model, const Rates& rate
       const model::TokenWork work = kind->work();
       const model::TokenBytes bytes = kind->bytes({tp}, memory.element_bytes);
       const OperationTimes times = kind == program.kinds().front()  ? analysis.embedding(work)
-                                   : kind == program.kinds().back() ? analysis.head(work)
+                                   : kind == program.kinds().back() ? analysis.head(*kind)
                                                                     : analysis.block(work);
       const bool is_block = kind != program.kinds().front() && kind != program.kinds().back();
       kinds.push_back({times, bytes.saved, bytes.deferred, analysis.decode(*kind, DecodeShare::kAll, 1),

@@ -488,7 +488,7 @@ std::string model_fault(const Calibration& calibration, const model::Model& mode
   // Published times cover whole stages, so they hold for a model however it is tuned.
   const bool of_stages = !calibration.options.scheme_times.empty();
   if (model::cost_alike(model::untuned(there), model::untuned(model)))
-    return of_stages ? "" : "other parameters of it are trained (train.freeze, lora)";
+    return of_stages ? "" : "other parameters of it are trained (train.freeze, train.mtp, lora)";
   std::vector<std::string> differing;
   for (const model::SizeDifference& size : model::size_differences(model, there))
     differing.push_back(text(size.name, " is ", size.first, ", there ", size.second));

@@ -22,14 +22,15 @@ namespace {
 constexpr int64_t kMostTokens = (int64_t{1} << 31) - 1;
 
 // Bytes of a micro-batch's indices: id, position and sequence of each row; and for each row with a loss its
-// place, its target and the numbers that the loss is given.
+// place, its target and the numbers that the loss is given. An MTP layer has ids and targets of its own.
 int64_t index_bytes(const CostModel::Options& options, int tp, int64_t tokens, int64_t loss_tokens) {
   if (!counts_buffers(options) || options.memory.transient_bytes_per_token == 0) return 0;
   constexpr int64_t kIndices = 3, kIndexBytes = 8;
   const bool numbers = !options.model.has_vocabulary();
   const int64_t given = numbers ? options.model.head_numbers() + 1 : 0;
   const int64_t rows = std::min(tokens, loss_tokens * tp);
-  return (tokens * kIndices + rows * (kIndices + given)) * kIndexBytes;
+  const int64_t of_mtp = options.model.has_mtp() ? tokens + rows * kIndices : 0;
+  return (tokens * kIndices + rows * (kIndices + given) + of_mtp) * kIndexBytes;
 }
 
 // The buffers of pull and push where the rank holds so many elements of the largest round, and sends and
@@ -335,6 +336,24 @@ int64_t MemoryCost::plain_transient_bytes_per_token() const {
   return std::max({std::min(given, own), cut, attention_bytes_per_token()});
 }
 
+model::TokenBytes MemoryCost::mtp_bytes() const {
+  if (options().memory.transient_bytes_per_token == 0) return {};
+  return program()
+      .kind_at(program().head())
+      .mtp_bytes({.tp = scheme_.tp,
+                  .expert_lanes = scheme_.ep,
+                  .keeps_dispatched = cost_.policy().keeps_dispatched()},
+                 options().memory.element_bytes);
+}
+
+int64_t MemoryCost::mtp_working_bytes_per_token(bool copies) const {
+  const model::TokenBytes bytes = mtp_bytes();
+  if (bytes.saved == 0) return 0;
+  const int64_t backward =
+      std::max(bytes.backward, attention_bytes_per_token()) + (copies ? ring_bytes_at_work(bytes) : 0);
+  return bytes.saved + std::max({bytes.forward, backward, token_bytes(program().head()).forward});
+}
+
 int64_t MemoryCost::transient_bytes_per_token() const {
   const int64_t plain = plain_transient_bytes_per_token();
   int64_t most = 0;
@@ -347,6 +366,7 @@ int64_t MemoryCost::transient_bytes_per_token() const {
     const int64_t dropped = dropped_bytes_per_token(position);
     if (dropped > 0) most = std::max(most, std::min(plain, bytes.forward) + dropped);
   });
+  most = std::max(most, mtp_working_bytes_per_token(scheme_.cp > 1 || cost_.branches()));
   return most + narrow + index_bytes(options(), scheme_.tp, /*tokens=*/1, /*loss_tokens=*/0);
 }
 
@@ -406,7 +426,12 @@ int64_t MemoryCost::working_bytes(CellKind kind, base::Interval run, int64_t tok
       working = std::max(working, own + dropped_bytes_per_token(position));
     });
     working = working * tokens + narrow + expanded;
-    if (run.end > program().head()) working = std::max(working, head_working_bytes(tokens, loss_tokens));
+    if (run.end > program().head()) {
+      const int64_t of_head = head_working_bytes(tokens, loss_tokens);
+      working = std::max({working, of_head, tokens * mtp_working_bytes_per_token(copies)});
+      if (const int64_t kept = mtp_bytes().saved; kept > 0)
+        working = std::max(working, tokens * kept + of_head);
+    }
     return working + index;
   }
   if (kind == CellKind::kBackwardWeight || most == 0) return narrow + expanded + index;

@@ -60,6 +60,9 @@ class MemoryCost {
   // branches. At most `loss_tokens` of its tokens have a loss; no others reach the head's products.
   int64_t working_bytes(CellKind kind, base::Interval run, int64_t tokens, int64_t loss_tokens,
                         bool copies) const;
+  // An MTP layer's forward and backward within the head's forward (layers/mtp.h): the bytes of a token that
+  // it keeps between the two (`saved`) and those at work; without such a layer zeros.
+  model::TokenBytes mtp_bytes() const;
   // Under FSDP: the most that such a cell holds of gathered parameters and of gradients that are being
   // summed. It counts parameters of two neighbouring operations and of a block that is kept, gradients of
   // two, those of one also as they travel, and a rank's received sums. If lanes sum in runs, it also counts
@@ -95,6 +98,7 @@ class MemoryCost {
   int64_t most_transient_bytes(int tp) const;
   int64_t attention_bytes_per_token() const;                         // kernels' scratch in a backward
   int64_t ring_bytes_at_work(const model::TokenBytes& bytes) const;  // a token's, beyond other backwards'
+  int64_t mtp_working_bytes_per_token(bool copies) const;
   int64_t head_working_bytes(int64_t tokens, int64_t loss_tokens) const;
   // Low-precision products need more than operands and results: these as floats, and a matrix's codes
   // (ops/low_precision_gemm.h).

@@ -11,12 +11,13 @@ double real(auto value) { return static_cast<double>(value); }
 
 ModelFlops::ModelFlops(const model::Program& program, int64_t window) : window_(window) {
   for (int64_t i = 0; i < program.size(); ++i) {
-    const model::TokenWork work = program.kind_at(i).work();
     const double walks = i >= program.first_trained() ? 1 : 0;  // forward, and once or twice back
     const double input = i > program.first_trained() ? 1 : 0;   // the input gradient, if it goes on
-    per_token_ += 2 * (real(work.products) * (1 + input) + real(work.trained) * walks);
-    per_token_ += 2 * real(work.scanned) * (1 + 2 * walks);
-    (work.window > 0 ? per_windowed_square_ : per_square_) += 2 * real(work.attention) * (1 + 2 * walks);
+    for (const model::TokenWork& work : {program.kind_at(i).work(), program.kind_at(i).mtp_work()}) {
+      per_token_ += 2 * (real(work.products) * (1 + input) + real(work.trained) * walks);
+      per_token_ += 2 * real(work.scanned) * (1 + 2 * walks);
+      (work.window > 0 ? per_windowed_square_ : per_square_) += 2 * real(work.attention) * (1 + 2 * walks);
+    }
   }
 }
 

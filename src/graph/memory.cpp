@@ -105,21 +105,39 @@ class Activations {
     const base::Interval blocks = blocks_of(node);
     const bool counts =
         scheme_.ep > 1 && node.kind != NodeKind::kBackwardWeight && cost::counts_buffers(cost_.options());
-    for (int64_t block = blocks.begin; counts && block < blocks.end; ++block) {
-      if (cost_.program().kind_at(block).work().routed > 0)
-        return cost::travel_working_bytes(cost_.options().model, cost_.options().memory.element_bytes,
-                                          scheme_, node.cell_kind(), part.tokens, part.expert_rows,
-                                          cost_.policy().keeps_dispatched());
+    const auto bytes = [&](cost::CellKind kind) {
+      return cost::travel_working_bytes(cost_.options().model, cost_.options().memory.element_bytes, scheme_,
+                                        kind, part.tokens, part.expert_rows,
+                                        cost_.policy().keeps_dispatched());
+    };
+    int64_t most = 0;
+    if (counts && computes_mtp(node) && mtp_work(node).routed > 0) {
+      most = part.tokens * memory_.mtp_bytes().saved +
+             std::max(bytes(cost::CellKind::kForward), bytes(cost::CellKind::kBackward));
     }
-    return 0;
+    for (int64_t block = blocks.begin; counts && block < blocks.end; ++block) {
+      if (cost_.program().kind_at(block).work().routed > 0) return std::max(most, bytes(node.cell_kind()));
+    }
+    return most;
+  }
+  model::TokenWork mtp_work(const Node& node) const {
+    const bool has_head = node.cell().run.end > cost_.program().head();
+    return has_head ? cost_.program().kind_at(cost_.program().head()).mtp_work() : model::TokenWork();
+  }
+  // Whether the cell runs an MTP layer, forward and backward.
+  bool computes_mtp(const Node& node) const {
+    return node.kind == NodeKind::kForward && mtp_work(node).products > 0;
   }
   // Bytes per token.
   int64_t exchange_at_work(const Node& node, strategy::Exchange exchange) const {
-    if (cost_.options().memory.transient_bytes_per_token == 0 || blocks_of(node).empty()) return 0;
+    const bool mtp = computes_mtp(node);
+    const bool any = mtp || !blocks_of(node).empty();
+    if (cost_.options().memory.transient_bytes_per_token == 0 || !any) return 0;
     const cost::ExchangeBytes& bytes = strategy::moves_queries(exchange) ? travelling_ : exchange_;
+    const int64_t backward = exchange == strategy::Exchange::kHeads ? bytes.backward : bytes.nested;
+    if (mtp) return bytes.saved + std::max(bytes.forward, backward);
     if (node.kind == NodeKind::kForward) return bytes.forward;
-    if (node.kind == NodeKind::kBackwardWeight) return 0;
-    return exchange == strategy::Exchange::kHeads ? bytes.backward : bytes.nested;
+    return node.kind == NodeKind::kBackwardWeight ? 0 : backward;
   }
   base::Interval blocks_of(const Node& node) const { return cost_.program().blocks_in(node.cell().run); }
   // The blocks that a backward returns to.

@@ -14,7 +14,7 @@ constexpr int64_t kMillion = 1'000'000;
 
 bool has_experts(const model::Kind& kind) {
   return std::ranges::any_of(kind.parameters(),
-                             [](const model::Parameter& each) { return each.experts > 0; });
+                             [](const model::Parameter& each) { return each.experts > 0 && !each.of_mtp; });
 }
 
 // A rank's parameter bytes: experts, and all others.
@@ -27,7 +27,7 @@ ParameterBytes bytes_of(const model::Program& program, const ExpertLayout& layou
   for (int64_t position = 0; position < program.size(); ++position) {
     for (const model::Parameter& parameter : program.kind_at(position).parameters()) {
       const int64_t size = parameter.size() * element_bytes;
-      if (parameter.experts > 0) {
+      if (parameter.experts > 0 && !parameter.of_mtp) {
         bytes.experts += size / (layout.expert_tp * layout.expert_lanes);
       } else {
         bytes.others += size / (parameter.replicated ? 1 : layout.attention_tp);

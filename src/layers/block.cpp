@@ -77,11 +77,11 @@ struct BlockState final : State {
 
 class Block final : public Operation {
  public:
-  explicit Block(const Site& site)
+  Block(const Site& site, const model::Layer& layer)
       : context_(site.context),
         program_(site.table.program),
         layer_(site.layer()),
-        own_(*program_.kind_at(site.position).layer()),
+        own_(layer),
         scalar_1_(site.own_weights().vector(model::roles::kLayerScalar)) {
     for (const model::Part& part : own_.parts) {
       SLUICE_ASSERT(!part.beside || !parts_.empty(), "a part beside another one follows it");
@@ -97,7 +97,7 @@ class Block final : public Operation {
 
   StatePtr forward(Flow& flow, Purpose purpose) const override {
     auto state = purpose == Purpose::kTrain ? std::make_unique<BlockState>(parts_.size()) : nullptr;
-    GemmErrors* const errors = context_.low_precision.errors;
+    GemmErrors* const errors = measured_errors();
     if (errors != nullptr) errors->backward = false;
     const at::Tensor before_SH = errors != nullptr ? flow.activation_SH : at::Tensor();
     if (lends_ && !flow.layout.carried) flow.layout.carried = std::make_shared<CarriedRows>();
@@ -160,7 +160,7 @@ class Block final : public Operation {
   template <typename TakeDeferred>
   void backward_parts(Flow& flow, StatePtr saved, TakeDeferred take) const {
     auto& block = static_cast<BlockState&>(*saved);
-    GemmErrors* const errors = context_.low_precision.errors;
+    GemmErrors* const errors = measured_errors();
     if (errors != nullptr) errors->backward = true;
     const at::Tensor behind_SH = errors != nullptr ? flow.gradient_SH : at::Tensor();
     if (scalar_1_.defined()) flow.gradient_SH = flow.gradient_SH * scalar_1_;
@@ -203,6 +203,8 @@ class Block final : public Operation {
     return norm_rows_backward(*own_.joint, dy_SH, sum_SH, joint_, scale_S, /*residual_TH=*/{}, djoint_).dx_TH;
   }
 
+  // An MTP layer's are not measured.
+  GemmErrors* measured_errors() const { return layer_ >= 0 ? context_.low_precision.errors : nullptr; }
   bool is_beside(size_t part) const { return first_[part] != part; }
   bool joins_sum(size_t part) const { return own_.joint && first_[part] == first_.back(); }
   void lend(BlockState& block, size_t part) const {
@@ -212,7 +214,7 @@ class Block final : public Operation {
 
   const LayerContext& context_;
   model::Program program_;  // parts refer to its values
-  int64_t layer_;           // index in the model
+  int64_t layer_;           // index in the model; -1: an MTP layer
   const model::Layer& own_;
   std::vector<std::unique_ptr<const Part>> parts_;
   std::vector<size_t> first_;   // by part: the first part with the same input
@@ -223,6 +225,8 @@ class Block final : public Operation {
 
 }  // namespace
 
-std::unique_ptr<Operation> make_block(const Site& site) { return std::make_unique<Block>(site); }
+std::unique_ptr<Operation> make_block(const Site& site, const model::Layer& layer) {
+  return std::make_unique<Block>(site, layer);
+}
 
 }  // namespace sluice::layers

@@ -8,6 +8,7 @@
 
 namespace sluice::layers {
 
-std::unique_ptr<Operation> make_block(const Site& site);
+// `layer`: the site's operation's, or that of its head's MTP layer.
+std::unique_ptr<Operation> make_block(const Site& site, const model::Layer& layer);
 
 }  // namespace sluice::layers

@@ -80,7 +80,8 @@ class RotaryTables {
   std::vector<Entry> tables_;
 };
 
-// Routers' score corrections of all experts by layer of the model, in float; undefined without a router.
+// Routers' score corrections of all experts by layer of the model, an MTP layer's last, in float; undefined
+// without a router.
 using Corrections = std::vector<at::Tensor>;
 
 // Immutable and cheap to copy.
@@ -99,12 +100,22 @@ struct LayerContext {
   std::shared_ptr<const Loss> loss = cross_entropy();  // the training loss
   std::shared_ptr<const NumberLoss> number_loss = {};  // training loss of heads of numbers; null: none
   std::optional<Distillation> distillation = {};       // replaces `loss` in training; none: no teacher
+  double mtp_loss_weight = 0;                          // factor of an MTP layer's loss (mtp.h)
   bool keeps_head_rows = false;    // evaluation leaves Flow::head_rows in place of the losses
   double moe_aux_loss_coeff = 0;   // factor of the expert-balancing loss (balance.h); 0: none
   int64_t logits_chunk_bytes = 0;  // bounds the logits of the head's row chunks; see head.h
 
-  // How many sums training reports beside its loss.
-  int64_t notes() const { return number_loss ? number_loss->notes() : loss->notes(); }
+  // How many sums training reports beside its loss. Those of an MTP layer come last: its loss and its
+  // targets.
+  int64_t notes() const {
+    return (number_loss ? number_loss->notes() : loss->notes()) + (model.has_mtp() ? kMtpNotes : 0);
+  }
+  static constexpr int64_t kMtpNotes = 2;
+
+  // The correction of a layer's router: an MTP layer's (-1) comes behind all others.
+  const at::Tensor& correction_of(int64_t layer) const {
+    return (*corrections)[static_cast<size_t>(layer >= 0 ? layer : model.layers())];
+  }
 
   // This rank's part of an operation's parameters. `layer`: its number among the blocks, -1 for model ends.
   model::Cut cut(int64_t layer) const {

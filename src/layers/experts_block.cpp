@@ -120,7 +120,7 @@ class ExpertsMixer final : public Mixer {
         gradients_(experts_weights(site.own_gradients(), experts_.count, own_)),
         router_norm_(own.router_norm_eps, weights_.router_scale_H, gradients_.router_scale_H) {
     if (context_.corrections != nullptr && weights_.router_correction_E.defined())
-      weights_.router_correction_E = (*context_.corrections)[static_cast<size_t>(layer_)];
+      weights_.router_correction_E = context_.correction_of(layer_);
   }
 
   Mixed forward(const RowLayout& layout, PartRows& rows, MixerStatePtr* saved) const override {
@@ -362,7 +362,7 @@ void ExpertsMixer::travel(const DispatchedRows& rows, const Routes& routes, cons
     return std::vector{sum_NH};
   };
   const TokenDispatcher way = travel_of(rows, routes);
-  if (context_.load != nullptr)
+  if (context_.load != nullptr && layer_ >= 0)
     context_.load->add(layer_, way.load_imbalance(), way.assignments(), routes.id_TK);
   way.dispatch_and_combine({normed_TH}, {sum_TH}, compute);
 }

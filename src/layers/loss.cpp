@@ -1,6 +1,7 @@
 #include "layers/loss.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
 
 #include "ops/cross_entropy.h"
 
@@ -27,7 +28,23 @@ class CrossEntropyAndZ final : public Loss {
   double z_;
 };
 
+class WeightedCrossEntropy final : public Loss {
+ public:
+  explicit WeightedCrossEntropy(double weight) : weight_(weight) {}
+  RowLosses of(const at::Tensor& whole_R3, const at::Tensor& /*given_RF*/) const override {
+    const at::Tensor weight_R = at::full({whole_R3.size(0)}, weight_, whole_R3.options());
+    return {.reported_R = ops::token_losses(whole_R3), .softmax_R = weight_R, .target_R = weight_R};
+  }
+
+ private:
+  double weight_;
+};
+
 }  // namespace
+
+std::shared_ptr<const Loss> weighted_cross_entropy(double weight) {
+  return std::make_shared<const WeightedCrossEntropy>(weight);
+}
 
 std::shared_ptr<const Loss> cross_entropy() {
   static const auto loss = std::make_shared<const CrossEntropy>();

@@ -62,4 +62,7 @@ std::shared_ptr<const Loss> cross_entropy();
 // cross-entropy, so that runs compare. REQUIRES: z >= 0; 0 is cross_entropy().
 std::shared_ptr<const Loss> with_z_loss(double z);
 
+// Cross-entropy whose gradients have a factor. The reported loss has none.
+std::shared_ptr<const Loss> weighted_cross_entropy(double weight);
+
 }  // namespace sluice::layers

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/zeros.h>
 
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -10,6 +11,7 @@
 #include "layers/embedding.h"
 #include "layers/head.h"
 #include "layers/layer_embedding.h"
+#include "layers/mtp.h"
 #include "layers/number_head.h"
 #include "layers/row_norm.h"
 #include "model/layer.h"
@@ -122,12 +124,15 @@ class HeadOperation final : public Operation {
   explicit HeadOperation(const Site& site)
       : context_(site.context),
         weights_(head_parameters(site.own_weights())),
-        gradients_(head_parameters(site.own_gradients())) {}
+        gradients_(head_parameters(site.own_gradients())) {
+    if (weights_.kind->mtp) mtp_.emplace(site);
+  }
 
   StatePtr forward(Flow& flow, Purpose purpose) const override {
     if (purpose == Purpose::kTrain) {
       HeadResult result =
           head_forward_backward(context_, weights_, flow.activation_SH, flow.targets, gradients_);
+      if (mtp_) mtp_->forward_backward(flow, result);
       flow.sums = std::move(result.sums);
       flow.gradient_SH = std::move(result.dx_SH);
     } else if (context_.keeps_head_rows) {
@@ -142,10 +147,14 @@ class HeadOperation final : public Operation {
   }
   StatePtr backward_input(Flow&, StatePtr) const override { SLUICE_ASSERT(false, "a backward of the head"); }
   void backward(Flow&, StatePtr) const override { SLUICE_ASSERT(false, "a backward of the head"); }
+  void help(const DispatchedRows& rows, Direction /*direction*/) const override {
+    if (mtp_) mtp_->help(rows);
+  }
 
  private:
   const LayerContext& context_;
   HeadParameters weights_, gradients_;
+  std::optional<Mtp> mtp_;
 };
 
 }  // namespace
@@ -155,7 +164,7 @@ std::unique_ptr<Operation> make_operation(const LayerContext& context, const mod
                                           const FlatShards& gradients) {
   const Site site{context, table, position, weights, gradients};
   const model::Kind& kind = table.program.kind_at(position);
-  if (kind.layer() != nullptr) return make_block(site);
+  if (kind.layer() != nullptr) return make_block(site, *kind.layer());
   if (kind.embedding() != nullptr) return std::make_unique<EmbeddingOperation>(site);
   if (!kind.head()->is_vocabulary()) return std::make_unique<NumberHeadOperation>(site);
   return std::make_unique<HeadOperation>(site);

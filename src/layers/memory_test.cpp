@@ -4,6 +4,8 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "layers/make_operation.h"
 #include "layers/operation.h"
 #include "model/outline.h"
@@ -15,12 +17,13 @@ namespace {
 
 constexpr int64_t kRows = 1024;
 
-// One layer in FP32.
+// One operation, the first layer by default, in FP32.
 class OneLayer {
  public:
   // `pushed`: rows are almost equal, so that they choose the same experts.
   explicit OneLayer(const model::Outline& outline, bool pushed = false,
-                    const std::vector<PieceSpan>& pieces = {{kRows / 4}, {3 * kRows / 4}})
+                    const std::vector<PieceSpan>& pieces = {{kRows / 4}, {3 * kRows / 4}},
+                    int64_t position = 1)
       : pushed_(pushed),
         table_(model::parameter_table(outline)),
         context_(layer_context(outline, {}, kRows, at::dtype(at::kFloat))) {
@@ -31,7 +34,7 @@ class OneLayer {
     const auto of = [](const std::vector<at::Tensor>& flats) {
       return [&flats](int bucket) { return flats[static_cast<size_t>(bucket)]; };
     };
-    operation_ = make_operation(context_, table_, 1, of(weights_), of(sums_));
+    operation_ = make_operation(context_, table_, position, of(weights_), of(sums_));
     flow_.layout = row_layout(pieces, 1, at::kCPU, reach_of(outline));
   }
 
@@ -44,6 +47,12 @@ class OneLayer {
     flow_.activation_SH = x;
     saved = operation_->forward(flow_, Purpose::kTrain);
     return std::move(flow_.activation_SH);
+  }
+  // Gives every row a target, and one of the MTP layer.
+  void give_targets() {
+    const std::vector<int64_t> ids(kRows, 1);
+    flow_.targets = targets(ids, {}, at::kCPU);
+    flow_.mtp = {row_values(ids, flow_.layout, at::kCPU), flow_.targets};
   }
   void drop_recomputable(State& saved) const { operation_->drop_recomputable(saved); }
   at::Tensor backward(StatePtr saved, const at::Tensor& dy) {
@@ -108,6 +117,27 @@ TEST(Memory, LayersHaveAtWorkWhatTheFormulasSay) {
     const auto recomputed = static_cast<double>(counted.recomputed);
     EXPECT_NEAR(bytes_a_row([&] { return layer.backward(std::move(saved), dy); }),
                 recomputed + 4.0 * c.backward, tolerance);
+  }
+}
+
+// The head's working memory, in which its MTP layer goes forward and backward.
+TEST(Memory, AnMtpLayerHasAtWorkNoMoreThanCounted) {
+  ops::count_host_tensors();
+  for (model::Outline outline : {shape_of(128, 2, 344), shape_of(64, 1, 400), shape_of(128, 4, 128)}) {
+    outline.family = "deepseek_v3";
+    outline.mtp = true;
+    const model::Program program(outline);
+    OneLayer head(outline, false, {{kRows / 4}, {3 * kRows / 4}}, program.head());
+    head.give_targets();
+    const at::Tensor x = head.row();
+    const model::Kind& kind = program.kind_at(program.head());
+    const model::TokenBytes counted = kind.mtp_bytes({1}, 4);
+    const int64_t logits = outline.vocab * 4, of_head = kind.bytes({1}, 4).forward + logits;
+    const auto most = static_cast<double>(counted.saved + std::max(counted.transient(), of_head));
+    StatePtr saved;
+    const double measured = bytes_a_row([&] { return head.forward(x, saved); });
+    EXPECT_LE(measured, most) << outline.hidden;
+    EXPECT_GE(measured, 0.8 * most) << outline.hidden;
   }
 }
 

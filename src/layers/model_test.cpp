@@ -62,6 +62,7 @@ struct Rank {
   double loss_sum = 0.0;
   double evaluated_loss_sum = 0.0;
   std::vector<at::Tensor> accumulators;
+  double mtp_loss_sum = 0.0;
 };
 
 // While it lives, operators that wait for a GPU throw.
@@ -122,6 +123,13 @@ std::vector<StatePtr> forward_layers(const Case& c, const std::vector<std::uniqu
   return saved;
 }
 
+MtpRows mtp_rows(const Case& c, const Data& data, const TensorParallel& parallel, const RowLayout& layout) {
+  if (!c.model.mtp) return {};
+  std::vector<int64_t> behind = row_behind(c.lengths, data.targets);
+  behind.resize(static_cast<size_t>(layout.rows), -1);
+  return {row_values(row_behind(c.lengths, data.ids), layout, c.device), targets(behind, parallel, c.device)};
+}
+
 // One rank's micro-batch: all layers forward, head, all layers backward.
 Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, Weights weights) {
   const model::ParameterTable table = model::parameter_table(c.model);
@@ -136,6 +144,7 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
   if (c.logits_chunk_bytes > 0) context.logits_chunk_bytes = c.logits_chunk_bytes;
   context.loss = with_z_loss(c.z_loss);
   context.moe_aux_loss_coeff = c.moe_aux_loss_coeff;
+  context.mtp_loss_weight = c.mtp_loss_weight;
   std::vector<PieceSpan> pieces;
   for (const int64_t length : c.lengths) pieces.push_back({length});
   const RowLayout layout = row_layout(pieces, tp, c.device, reach_of(c.model));
@@ -156,6 +165,7 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
   flow.layout = layout;
   flow.id_T = ids;
   flow.targets = chosen;
+  flow.mtp = mtp_rows(c, data, parallel, layout);
   std::vector<StatePtr> saved = forward_layers(c, operations, table.program, tp, flow);
   std::vector<StatePtr> deferred(operations.size());
   const HeadParameters head =
@@ -175,7 +185,8 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
   }
   no_waiting.reset();
   for (at::Tensor& sum : sums) sum = sum.cpu();
-  return {flow.sums[0].item<double>(), evaluated.sum().item<double>(), sums};
+  const double mtp_loss = c.model.mtp ? flow.sums[1].item<double>() : 0;
+  return {flow.sums[0].item<double>(), evaluated.sum().item<double>(), sums, mtp_loss};
 }
 
 std::vector<Rank> run_ranks(const Case& c, const Data& data, int tp, Weights weights) {
@@ -199,7 +210,7 @@ std::vector<Rank> run_ranks(const Case& c, const Data& data, int tp, Weights wei
 Outcome run_layers(const Case& c, const Data& data, int tp, Weights weights = Weights::kFused) {
   const std::vector<Rank> ranks = run_ranks(c, data, tp, weights);
   const model::ParameterTable table = model::parameter_table(c.model);
-  Outcome outcome{ranks.front().loss_sum};
+  Outcome outcome{ranks.front().loss_sum, {}, ranks.front().mtp_loss_sum};
   for (size_t i = 0; i < table.buckets.size(); ++i) {
     outcome.gradients.push_back(at::zeros({table.buckets[i].size}, ranks.front().accumulators[i].options()));
     for (int t = 0; t < tp; ++t) {
@@ -214,6 +225,7 @@ Outcome run_layers(const Case& c, const Data& data, int tp, Weights weights = We
 
 void expect_equal(const Case& c, const Outcome& actual, const Outcome& expected, double tolerance) {
   EXPECT_NEAR(actual.loss_sum, expected.loss_sum, tolerance * std::abs(expected.loss_sum));
+  EXPECT_NEAR(actual.mtp_loss_sum, expected.mtp_loss_sum, tolerance * std::abs(expected.mtp_loss_sum));
   const model::ParameterTable table = model::parameter_table(c.model);
   for (size_t i = 0; i < table.buckets.size(); ++i) {
     for (const model::Parameter& p : table.buckets[i].parameters) {
@@ -580,6 +592,66 @@ INSTANTIATE_TEST_SUITE_P(Recurrent, Families, testing::ValuesIn(recurrent_variat
 INSTANTIATE_TEST_SUITE_P(Tuned, Families, testing::ValuesIn(tuned_variations()), name_of_variation);
 INSTANTIATE_TEST_SUITE_P(Adapted, Families, testing::ValuesIn(adapted_variations()), name_of_variation);
 INSTANTIATE_TEST_SUITE_P(Decomposed, Families, testing::ValuesIn(decomposed_variations()), name_of_variation);
+
+// An MTP layer with experts behind latent attention, as DeepSeek-V3's; and one that attends, behind recurrent
+// layers and with norms by 1 + weight, as Qwen 3 Next's.
+std::vector<model::Outline> outlines_with_mtp() {
+  std::vector<model::Outline> all;
+  for (const bool tied : {false, true}) {
+    model::Outline& latent = all.emplace_back(small_shape(12, 12, tied));
+    latent.family = "deepseek_v3";
+    latent.latent = {.q_rank = 10, .kv_rank = 7, .unrotated = 6, .rotated = 2, .values = 5};
+    latent.head_dim = 8;
+    latent.rotated = 2;
+    latent.experts = {
+        .count = 6, .per_token = 2, .hidden = 7, .shared_hidden = 5, .sigmoid = true, .corrected = true};
+    latent.block_types = {{}, {.experts = true}};
+  }
+  model::Outline& hybrid = all.emplace_back(small_shape(12, 4, false));
+  hybrid.family = "qwen3_next";
+  hybrid.norm_offset = 1;
+  hybrid.gated = true;
+  hybrid.qk_norm = model::QkNorm::kEachHead;
+  hybrid.recurrent = {.key_heads = 4, .value_heads = 12, .key_width = 4, .value_width = 3, .convolution = 4};
+  hybrid.block_types = {{}, {.recurrent = true}};
+  for (model::Outline& outline : all) outline.mtp = true;
+  return all;
+}
+
+TEST(Model, MtpLayerEqualsAutograd) {
+  for (const model::Outline& outline : outlines_with_mtp()) {
+    SCOPED_TRACE(outline.family);
+    Case c{outline, {5, 1, 9, 17, 2}};
+    c.mtp_loss_weight = 0.3;
+    const Data data = random_data(c);
+    const Outcome expected = run_twin(c, data);
+    EXPECT_GT(expected.mtp_loss_sum, 0);
+    for (const int tp : {1, 2, 4}) expect_equal(c, run_layers(c, data, tp), expected, 1e-11);
+    c.activations = Activations::kRecompute;
+    expect_equal(c, run_layers(c, data, 2, Weights::kDeferred), expected, 1e-11);
+  }
+}
+
+// Twenty steps of plain gradient descent.
+TEST(Model, MtpLayerTrainsAsUnderAutograd) {
+  Case c{outlines_with_mtp().front(), {5, 1, 9, 17, 2}};
+  c.mtp_loss_weight = 0.3;
+  Data ours = random_data(c), theirs = ours;
+  for (at::Tensor& flat : theirs.flats) flat = flat.clone();
+  const auto descend = [](const Outcome& outcome, Data& data) {
+    for (size_t i = 0; i < data.flats.size(); ++i) data.flats[i].sub_(outcome.gradients[i] * 1e-3);
+  };
+  std::vector<double> mtp_losses;
+  for (int step = 0; step < 20; ++step) {
+    const Outcome own = run_layers(c, ours, 2), expected = run_twin(c, theirs);
+    mtp_losses.push_back(own.mtp_loss_sum);
+    EXPECT_NEAR(own.loss_sum, expected.loss_sum, 1e-10 * expected.loss_sum);
+    EXPECT_NEAR(own.mtp_loss_sum, expected.mtp_loss_sum, 1e-10 * expected.mtp_loss_sum);
+    descend(own, ours);
+    descend(expected, theirs);
+  }
+  EXPECT_LT(mtp_losses.back(), mtp_losses.front());
+}
 
 // Heads and widths differ by layer. The second layer has no MLP: it only mixes. The third has no attention:
 // it only feeds forward.

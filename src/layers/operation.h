@@ -39,11 +39,18 @@ class State {
 };
 using StatePtr = std::unique_ptr<State>;  // null: nothing
 
+// Rows of a micro-batch for an MTP layer (mtp.h).
+struct MtpRows {
+  at::Tensor id_T;  // by row the next token's id, -1 at a sequence's end and for inert rows
+  Targets targets;  // the tokens behind these
+};
+
 // A micro-batch on its way through a stage.
 struct Flow {
   RowLayout layout;
   at::Tensor id_T;           // input of the embedding
   Targets targets;           // for the head's loss
+  MtpRows mtp;               // for a head with an MTP layer, in training
   at::Tensor activation_SH;  // on its way forward
   at::Tensor gradient_SH;    // on its way backward
   // Left by the head: double on the device, the same on every TP rank. Training leaves HeadResult::sums,

@@ -53,6 +53,12 @@ Data random_data(const Case& c) {
 
 namespace {
 
+// The layer of an operation, or the MTP layer of a head.
+const model::Layer& layer_at(const model::ParameterTable& table, int64_t position) {
+  const model::Kind& kind = table.program.kind_at(position);
+  return kind.layer() != nullptr ? *kind.layer() : kind.head()->mtp->layer;
+}
+
 // Attention's values, or defaults for a layer without attention.
 model::Attention attention_of(const model::Layer& layer) {
   const auto* const found = std::get_if<model::Attention>(&layer.parts.front().mixer);
@@ -169,7 +175,7 @@ TwinLayer twin_layer(const model::ParameterTable& table, const model::Outline& o
   const auto part = [](const at::Tensor& all, int64_t begin, int64_t rows) {
     return all.defined() ? all.narrow(0, begin, rows) : all;
   };
-  const model::Layer& own = *table.program.kind_at(position).layer();
+  const model::Layer& own = layer_at(table, position);
   const model::Attention heads = attention_of(own);
   const bool apart = heads.gates_apart;
   const int64_t values = heads.keys_are_values ? 0 : kv, gates = heads.gates_of_heads ? outline.heads : q;
@@ -674,64 +680,104 @@ at::Tensor twin_joint(const model::Outline& outline, const TwinLayer& w, const a
   return normed(normed(mlp, "mlp_norm_behind") + normed(experts, "experts_norm_behind"), "joint_norm");
 }
 
-at::Tensor twin_logits(const Case& c, const std::vector<at::Tensor>& flats, const at::Tensor& ids,
-                       Terms& terms) {
-  const model::ParameterTable table = model::parameter_table(c.model);
-  const at::Tensor embedding = stored(table, table.program.embedding(), flats, "embedding");
-  // x + factor · part(norm(x)), x + norm(part(x)), or x + norm(part(norm(x))).
-  const auto normed_by = [&](int64_t position, const at::Tensor& rows, const std::string& own) {
+at::Tensor twin_loss(const at::Tensor& logits, const at::Tensor& targets) {
+  return at::nll_loss_nd(at::log_softmax(logits, 1), targets, {}, at::Reduction::Sum, -1);
+}
+
+// One sequence's way through the model.
+class TwinModel {
+ public:
+  TwinModel(const Case& c, const std::vector<at::Tensor>& flats, Terms& terms)
+      : c_(c), table_(model::parameter_table(c.model)), flats_(flats), terms_(terms) {}
+
+  struct Logits {
+    at::Tensor head, mtp;
+  };
+  Logits logits(const at::Tensor& ids, const at::Tensor& next) {
+    at::Tensor x = embedded(ids);
+    for (int64_t i = 0; i < c_.model.layers; ++i) x = layer(x, i, table_.program.blocks().begin + i);
+    const int64_t head = table_.program.head();
+    if (c_.model.norm_place != model::NormPlace::kOfSum) x = normed_by(head, x, "final_norm");
+    Logits made{logits_of(x), {}};
+    if (!c_.model.mtp) return made;
+    const at::Tensor tokens = embedding().index_select(0, next.clamp_min(0)) * next.ge(0).unsqueeze(1);
+    const at::Tensor pair =
+        at::cat({normed_by(head, tokens, "mtp_token_norm"), normed_by(head, x, "mtp_row_norm")}, 1);
+    const at::Tensor z = at::matmul(pair, stored(table_, head, flats_, "mtp_projection").t());
+    made.mtp = logits_of(normed_by(head, layer(z, last_attending(), head), "mtp_norm"));
+    return made;
+  }
+
+ private:
+  at::Tensor embedding() const { return stored(table_, table_.program.embedding(), flats_, "embedding"); }
+  at::Tensor embedded(const at::Tensor& ids) const {
+    const int64_t begin = table_.program.embedding();
+    at::Tensor x = embedding().index_select(0, ids) * c_.model.embedding_scale;
+    if (c_.model.positions > 0) {
+      x = x + stored(table_, begin, flats_, "positions").narrow(0, 0, ids.size(0)) +
+          stored(table_, begin, flats_, "token_kinds").narrow(0, 0, 1);
+    }
+    return model::embedding_of(c_.model).norm ? normed_by(begin, x, "embedding_norm") : x;
+  }
+  at::Tensor logits_of(const at::Tensor& x) const {
+    const at::Tensor head =
+        c_.model.tie_embeddings ? embedding() : stored(table_, table_.program.head(), flats_, "head");
+    return twin_cap(at::matmul(x, head.t()) / c_.model.logit_divisor, c_.model.logit_cap);
+  }
+  at::Tensor normed_by(int64_t position, const at::Tensor& rows, const std::string& own) const {
     const auto vector = [&](const std::string& name) {
-      const at::Tensor found = stored(table, position, flats, name);
+      const at::Tensor found = stored(table_, position, flats_, name);
       return found.defined() ? found.view(-1) : found;
     };
-    return twin_row_norm(c.model, rows, vector(own), vector(own + "_bias"));
-  };
-  const auto joined = [&](const at::Tensor& x, int64_t position, const std::string& role,
-                          model::NormPlace place, auto part) {
+    return twin_row_norm(c_.model, rows, vector(own), vector(own + "_bias"));
+  }
+  // x + factor · part(norm(x)), x + norm(part(x)), or x + norm(part(norm(x))).
+  template <typename Part>
+  at::Tensor joined(const at::Tensor& x, int64_t position, const std::string& role, model::NormPlace place,
+                    Part part) const {
     const bool behind = place == model::NormPlace::kBehind || place == model::NormPlace::kOfSum;
     const at::Tensor y = part(behind ? x : normed_by(position, x, role));
-    if (place == model::NormPlace::kBefore) return x + y * c.model.residual_scale;
+    if (place == model::NormPlace::kBefore) return x + y * c_.model.residual_scale;
     if (place == model::NormPlace::kOfSum) return normed_by(position, x + y, role + "_behind");
     return x + normed_by(position, y, role + "_behind");
-  };
-  at::Tensor x = embedding.index_select(0, ids) * c.model.embedding_scale;
-  const int64_t begin = table.program.embedding();
-  if (c.model.positions > 0) {
-    x = x + stored(table, begin, flats, "positions").narrow(0, 0, ids.size(0)) +
-        stored(table, begin, flats, "token_kinds").narrow(0, 0, 1);
   }
-  if (model::embedding_of(c.model).norm) x = normed_by(begin, x, "embedding_norm");
-  for (int64_t i = 0; i < c.model.layers; ++i) {
-    const model::Outline& outline = c.shape_of(i);
-    const int64_t position = table.program.blocks().begin + i;
-    const TwinLayer w = twin_layer(table, outline, position, flats);
+  int64_t last_attending() const {
+    int64_t i = c_.model.layers - 1;
+    while (c_.model.block_type(i).recurrent) --i;
+    return i;
+  }
+  // `i`: the layer whose type it has.
+  at::Tensor layer(at::Tensor x, int64_t i, int64_t position) {
+    const model::Outline& outline = c_.shape_of(i);
+    const TwinLayer w = twin_layer(table_, outline, position, flats_);
     const bool recurrent = outline.block_type(i).recurrent;
     const bool experts = outline.block_type(i).experts;
     const auto place = [&](bool before) { return before ? model::NormPlace::kBefore : outline.norm_place; };
     const std::string role = recurrent ? "recurrent_norm" : "attention_norm";
-    const auto mix = [&](const at::Tensor& y) { return twin_mixed(table, outline, w, i, flats, y); };
+    const auto mix = [&](const at::Tensor& y) { return twin_mixed(table_, outline, w, i, flats_, y); };
     const auto feed = [&](const at::Tensor& y) {
-      return experts ? twin_experts(outline, w, y, y, terms) : twin_mlp(outline, y, w);
+      return experts ? twin_experts(outline, w, y, y, terms_) : twin_mlp(outline, y, w);
     };
     const at::Tensor first = x;
     if (outline.heads > 0) x = joined(x, position, role, place(recurrent), mix);
-    if (outline.ffn_hidden == 0) continue;
+    if (outline.ffn_hidden == 0) return x;
     if (w.own.joint) {
       const auto normed = [&](const at::Tensor& of, const char* by) { return normed_by(position, of, by); };
-      x = x + twin_joint(outline, w, x, normed, terms);
+      x = x + twin_joint(outline, w, x, normed, terms_);
     } else if (w.own.parts.back().beside) {
-      x = x + feed(normed_by(position, first, role)) * c.model.residual_scale;
+      x = x + feed(normed_by(position, first, role)) * c_.model.residual_scale;
     } else {
       x = joined(x, position, "mlp_norm", place(recurrent), feed);
     }
-    if (w.own.scalar) x = x * stored(table, position, flats, "layer_scalar").view(-1);
+    if (w.own.scalar) x = x * stored(table_, position, flats_, "layer_scalar").view(-1);
+    return x;
   }
-  if (c.model.norm_place != model::NormPlace::kOfSum) x = normed_by(table.program.head(), x, "final_norm");
-  const at::Tensor head =
-      c.model.tie_embeddings ? embedding : stored(table, table.program.head(), flats, "head");
-  const at::Tensor logits = at::matmul(x, head.t()) / c.model.logit_divisor;
-  return twin_cap(logits, c.model.logit_cap);
-}
+
+  const Case& c_;
+  model::ParameterTable table_;
+  const std::vector<at::Tensor>& flats_;
+  Terms& terms_;
+};
 
 }  // namespace
 
@@ -741,19 +787,24 @@ Outcome run_twin(const Case& c, const Data& data) {
     leaves.push_back(flat.to(at::kDouble).clone().requires_grad_(true));
   }
   at::Tensor loss = at::zeros({}, at::kDouble), z_loss = at::zeros({}, at::kDouble);
+  at::Tensor mtp_loss = at::zeros({}, at::kDouble);
   Terms terms;
   const at::Tensor ids = at::tensor(data.ids, at::kLong), targets = at::tensor(data.targets, at::kLong);
+  const at::Tensor next = at::tensor(row_behind(c.lengths, data.ids), at::kLong);
+  const at::Tensor mtp_targets = at::tensor(row_behind(c.lengths, data.targets), at::kLong);
+  TwinModel twin(c, leaves, terms);
   int64_t begin = 0;
   for (const int64_t length : c.lengths) {
-    const at::Tensor logits = twin_logits(c, leaves, ids.narrow(0, begin, length), terms);
+    const auto [logits, mtp] = twin.logits(ids.narrow(0, begin, length), next.narrow(0, begin, length));
     const at::Tensor own = targets.narrow(0, begin, length);
-    loss = loss + at::nll_loss_nd(at::log_softmax(logits, 1), own, {}, at::Reduction::Sum, -1);
+    loss = loss + twin_loss(logits, own);
+    if (mtp.defined()) mtp_loss = mtp_loss + twin_loss(mtp, mtp_targets.narrow(0, begin, length));
     z_loss = z_loss + (at::logsumexp(logits, 1).square() * own.ge(0)).sum();
     begin += length;
   }
-  return {loss.item<double>(),
-          torch::autograd::grad(
-              {loss + c.z_loss * z_loss + c.moe_aux_loss_coeff * terms.balance + terms.counted}, leaves)};
+  const at::Tensor whole = loss + c.z_loss * z_loss + c.moe_aux_loss_coeff * terms.balance + terms.counted +
+                           c.mtp_loss_weight * mtp_loss;
+  return {loss.item<double>(), torch::autograd::grad({whole}, leaves), mtp_loss.item<double>()};
 }
 
 }  // namespace sluice::layers

@@ -20,6 +20,7 @@ struct Case {
   int64_t logits_chunk_bytes = 0;  // 0: the default
   double z_loss = 0.0;
   double moe_aux_loss_coeff = 0.0;
+  double mtp_loss_weight = 0.0;  // of a model with an MTP layer
   Activations activations = Activations::kKeep;
   double lse_error = 0.0;  // error added to the saved log-sum-exp
   at::Device device = at::kCPU;
@@ -36,6 +37,7 @@ struct Case {
 struct Outcome {
   double loss_sum = 0.0;
   std::vector<at::Tensor> gradients;
+  double mtp_loss_sum = 0.0;
 };
 
 struct Data {
@@ -48,6 +50,17 @@ model::Outline small_shape(int64_t heads, int64_t kv_heads, bool tied);
 
 // Weights, and tokens of c.lengths; some have no target.
 Data random_data(const Case& c);
+
+// By row the number of the row behind it in its sequence, or -1.
+inline std::vector<int64_t> row_behind(const std::vector<int64_t>& lengths,
+                                       const std::vector<int64_t>& of_rows) {
+  std::vector<int64_t> behind;
+  for (const int64_t length : lengths) {
+    for (int64_t i = 1; i < length; ++i) behind.push_back(of_rows[behind.size() + 1]);
+    behind.push_back(-1);
+  }
+  return behind;
+}
 
 Outcome run_twin(const Case& c, const Data& data);
 

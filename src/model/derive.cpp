@@ -275,6 +275,8 @@ std::vector<Parameter> parameters_of(const Embedding& embedding) {
 std::vector<Parameter> parameters_of(const Head& head) {
   std::vector<Parameter> all;
   for (const Weight* const weight : own_weights_of(head)) all.push_back(parameter_of(*weight));
+  const size_t of_mtp = head.mtp ? weights_of_mtp(*head.mtp).size() : 0;
+  for (size_t i = all.size() - of_mtp; i < all.size(); ++i) all[i].of_mtp = true;
   return all;
 }
 

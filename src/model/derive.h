@@ -35,6 +35,10 @@ std::string tp_fault_of(const Layer& layer, int tp);
 TokenWork work_of(const Layer& layer, const std::vector<Parameter>& parameters);
 TokenBytes bytes_of(const Layer& layer, const std::vector<Parameter>& parameters, const Cut& cut,
                     int64_t element_bytes);
+// An MTP layer's forward and backward, which both run within the head's forward. `output`: the head's matrix.
+// `saved` are bytes that stay from its forward to its backward.
+TokenWork work_of(const MtpLayer& mtp, const Weight& output);
+TokenBytes bytes_of(const MtpLayer& mtp, const Cut& cut, int64_t element_bytes);
 CacheBytes cache_of(const Layer& layer, const Cut& cut, int64_t element_bytes);
 
 // Widths, in elements, and sizes of numbers with which a rank works on a part's rows.

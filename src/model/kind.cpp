@@ -82,6 +82,14 @@ TokenBytes Kind::bytes(const Cut& cut, int64_t element_bytes) const {
   return {.forward = element_bytes * 4 * head()->output.columns};
 }
 
+TokenWork Kind::mtp_work() const {
+  return head() != nullptr && head()->mtp ? work_of(*head()->mtp, head()->output) : TokenWork();
+}
+
+TokenBytes Kind::mtp_bytes(const Cut& cut, int64_t element_bytes) const {
+  return head() != nullptr && head()->mtp ? bytes_of(*head()->mtp, cut, element_bytes) : TokenBytes();
+}
+
 CacheBytes Kind::cache(const Cut& cut, int64_t element_bytes) const {
   return layer() != nullptr ? cache_of(*layer(), cut, element_bytes) : CacheBytes();
 }

@@ -40,10 +40,13 @@ class Kind {
   }
   // Why TP cannot cut it, or "".
   std::string tp_fault(int tp) const;
-  TokenWork work() const;
+  TokenWork work() const;  // a head's without its MTP layer
   // Working memory of experts assumes all tokens in one expert, so it holds for any routing. The head does
   // all its work in its forward; its bytes do not include a chunk's logits.
   TokenBytes bytes(const Cut& cut, int64_t element_bytes) const;
+  // Of the head's MTP layer, a token (model/derive.h); without one, zeros.
+  TokenWork mtp_work() const;
+  TokenBytes mtp_bytes(const Cut& cut, int64_t element_bytes) const;
   CacheBytes cache(const Cut& cut, int64_t element_bytes) const;
 
  private:

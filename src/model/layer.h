@@ -252,6 +252,17 @@ struct Neck {
   bool operator==(const Neck&) const = default;
 };
 
+// A layer that predicts the token after the next one (MTP; DeepSeek-AI, DeepSeek-V3, 2024, section 2.2). It
+// takes projection · [token_norm(the next token's embedding); row_norm(the model's last normed row)]. The
+// head's matrix multiplies norm(the layer's result).
+struct MtpLayer {
+  Norm token_norm, row_norm;
+  Weight projection;  // [hidden, 2 · hidden], whole on every TP rank
+  Layer layer;
+  Norm norm;
+  bool operator==(const MtpLayer&) const = default;
+};
+
 struct Head {
   HeadKind kind = HeadKind::kVocabulary;
   Pooling pooling = Pooling::kLast;
@@ -262,6 +273,7 @@ struct Head {
   bool tied = false;           // `output` is not the head's own
   double divisor = 1;          // divisor of logits
   double cap = 0;              // logits become c·tanh(x/c); 0: unchanged
+  std::optional<MtpLayer> mtp = {};
   // Whether results are logits of a vocabulary, which TP ranks divide; other heads have few results.
   bool is_vocabulary() const { return kind == HeadKind::kVocabulary; }
   bool operator==(const Head&) const = default;

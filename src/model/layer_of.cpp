@@ -359,9 +359,9 @@ Head head_of(const Outline& outline) {
             .bias = {},
             .tied = outline.ties_head()};
   add_output(outline, head);
-  const std::vector<Weight*> own = own_weights_of(head);
-  for (Weight* const weight : own) name_tensors(outline, *weight);
-  freeze(outline.frozen_head, own);
+  for (Weight* const weight : own_weights_of(head)) name_tensors(outline, *weight);
+  if (outline.mtp) head.mtp = mtp_layer(outline);
+  freeze(outline.frozen_head, own_weights_of(head));
   return head;
 }
 

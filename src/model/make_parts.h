@@ -9,6 +9,8 @@
 
 namespace sluice::model {
 
+struct Outline;
+
 Weight matrix(std::string_view role, std::vector<std::string> tensors, int64_t columns,
               std::vector<RowGroup> groups, Use use);
 Weight vector(std::string_view role, std::vector<std::string> tensors, std::vector<RowGroup> groups,
@@ -34,7 +36,36 @@ auto own_weights(SomePart& part) {
   return all;
 }
 
-// A head's own weights in parameter order.
+// A layer's weights behind those of its parts.
+template <typename SomeLayer>
+auto joint_weights(SomeLayer& layer) {
+  std::vector<decltype(layer.parts.front().weights.data())> all;
+  if (layer.joint) {
+    for (auto& weight : layer.joint->weights) all.push_back(&weight);
+  }
+  if (layer.scalar) all.push_back(&*layer.scalar);
+  return all;
+}
+
+// An MTP layer's weights in parameter order.
+template <typename SomeMtpLayer>
+auto weights_of_mtp(SomeMtpLayer& mtp) {
+  std::vector<decltype(&mtp.projection)> all;
+  const auto add = [&](auto& weights) {
+    for (auto& weight : weights) all.push_back(&weight);
+  };
+  add(mtp.token_norm.weights);
+  add(mtp.row_norm.weights);
+  all.push_back(&mtp.projection);
+  for (auto& part : mtp.layer.parts) {
+    for (auto* const weights : own_weights(part)) add(*weights);
+  }
+  for (auto* const weight : joint_weights(mtp.layer)) all.push_back(weight);
+  add(mtp.norm.weights);
+  return all;
+}
+
+// A head's own weights in parameter order, its MTP layer's last.
 template <typename SomeHead>
 auto own_weights_of(SomeHead& head) {
   std::vector<decltype(&head.output)> all;
@@ -49,17 +80,9 @@ auto own_weights_of(SomeHead& head) {
   }
   if (!head.tied && head.output.rows() > 0) all.push_back(&head.output);
   if (head.bias) all.push_back(&*head.bias);
-  return all;
-}
-
-// A layer's weights behind those of its parts.
-template <typename SomeLayer>
-auto joint_weights(SomeLayer& layer) {
-  std::vector<decltype(layer.parts.front().weights.data())> all;
-  if (layer.joint) {
-    for (auto& weight : layer.joint->weights) all.push_back(&weight);
+  if (head.mtp) {
+    for (auto* const weight : weights_of_mtp(*head.mtp)) all.push_back(weight);
   }
-  if (layer.scalar) all.push_back(&*layer.scalar);
   return all;
 }
 
@@ -83,6 +106,8 @@ Part experts_part(const RoutedExperts& own, int64_t hidden);
 Part layer_input_part(const LayerInput& own, int64_t hidden);
 // `eps`: for the norm of one layer's columns.
 LayerEmbedding layer_embedding(int64_t layers, int64_t width, int64_t hidden, int64_t vocab, double eps);
+// The MTP layer of an outline that has one, under its family's names.
+MtpLayer mtp_layer(const Outline& outline);
 // Makes the experts of a part remember their loads.
 void add_loads(RoutedExperts& own, Part& part);
 

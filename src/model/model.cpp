@@ -92,6 +92,7 @@ int64_t Model::head_numbers() const { return body_->outline.head_numbers(); }
 bool Model::ties_embeddings() const { return body_->outline.tie_embeddings; }
 bool Model::ties_head() const { return body_->outline.ties_head(); }
 bool Model::caps_logits() const { return body_->outline.logit_cap > 0; }
+bool Model::has_mtp() const { return body_->outline.mtp; }
 const Lora& Model::lora() const { return body_->outline.lora; }
 const BaseFormat& Model::base() const { return body_->outline.base; }
 const Outline& Model::outline() const { return body_->outline; }

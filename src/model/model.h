@@ -77,6 +77,8 @@ class Model {
   bool ties_embeddings() const;  // if the head has the embedding's vocabulary
   bool ties_head() const;
   bool caps_logits() const;
+  // Whether the head has an MTP layer, which trains beside it (MtpLayer of model/layer.h).
+  bool has_mtp() const;
 
   // Tuning (model/tuning.h).
   const Lora& lora() const;

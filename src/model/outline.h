@@ -152,6 +152,7 @@ struct Outline {
   Experts experts;
   Recurrent recurrent;
   HeadStyle head;
+  bool mtp = false;  // the MTP layer of its files is trained (model/tuning.h)
   // Trained parts (model/tuning.h): bits like BlockType::frozen for both ends; adapters of blocks.
   uint64_t frozen_embedding = 0;
   uint64_t frozen_head = 0;

@@ -54,6 +54,7 @@ struct Parameter {
   Learns learns = Learns::kByGradient;
   BaseFormat format = {};
   bool outputs_last = false;  // stored [in, out]
+  bool of_mtp = false;        // of the head's MTP layer
   std::string name;           // in the whole model: "layers.3.qkv"
   int64_t offset = 0;         // first element in the bucket's flat array
   int64_t place = 0;          // first element among all of the operation's parameters, frozen or not

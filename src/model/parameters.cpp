@@ -42,7 +42,7 @@ Bucket bucket(const Model& model, const Program& program, int index) {
     parameter.place = place;
     place += parameter.size();
     if (!own.has(parameter)) continue;
-    parameter.name = prefix + std::string(parameter.role);
+    parameter.name = (parameter.of_mtp ? "mtp." : prefix) + std::string(parameter.role);
     if (parameter.factor != Factor::kNone) {
       parameter.name += base::text(name_of(parameter.factor), parameter.adapted);
     }

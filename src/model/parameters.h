@@ -31,9 +31,9 @@ struct Bucket {
   int64_t size = 0;  // elements
 };
 
-// Buckets in the order of operations: embedding, blocks, head. With tied embeddings the head also reads the
-// embedding's bucket; its own has only the final norm. embedding(), layer() and head() return an operation's
-// first bucket.
+// Buckets in the order of operations: embedding, blocks, head. With tied embeddings, and for an MTP layer,
+// the head also reads the embedding's bucket. A tied head's own has only the final norm. embedding(), layer()
+// and head() return an operation's first bucket.
 struct ParameterTable {
   Model model;
   Program program;

@@ -48,7 +48,7 @@ Program::Program(const Model& model, const KindTimes& times) {
   add(0);
   for (int64_t layer = 0; layer < model.layers(); ++layer) add(model.kind_of(layer));
   add(static_cast<int>(body->kinds.size()) - 1);
-  if (model.ties_head()) {
+  if (model.ties_head() || model.has_mtp()) {
     const std::vector<int>& tied = body->operations.front().buckets;
     std::vector<int>& head = body->operations.back().buckets;
     head.insert(head.begin(), tied.begin(), tied.end());

@@ -24,6 +24,15 @@ inline constexpr std::string_view kNeckBias = "neck_bias";
 inline constexpr std::string_view kNeckNorm = "neck_norm";
 inline constexpr std::string_view kNeckNormBias = "neck_norm_bias";
 
+// An MTP layer's, beside its layer's own.
+inline constexpr std::string_view kMtpTokenNorm = "mtp_token_norm";
+inline constexpr std::string_view kMtpTokenNormBias = "mtp_token_norm_bias";
+inline constexpr std::string_view kMtpRowNorm = "mtp_row_norm";
+inline constexpr std::string_view kMtpRowNormBias = "mtp_row_norm_bias";
+inline constexpr std::string_view kMtpProjection = "mtp_projection";  // [hidden, 2 · hidden]
+inline constexpr std::string_view kMtpNorm = "mtp_norm";
+inline constexpr std::string_view kMtpNormBias = "mtp_norm_bias";
+
 // Attention.
 inline constexpr std::string_view kAttentionNorm = "attention_norm";
 inline constexpr std::string_view kAttentionNormBias = "attention_norm_bias";

@@ -385,7 +385,7 @@ ParameterGroupRuns parameter_group_runs(const ParameterTable& table,
 bool is_tuned(const Model& model) {
   const Outline& outline = model.outline();
   const auto frozen = [](const BlockType& type) { return type.frozen != 0; };
-  return outline.lora.rank > 0 || outline.frozen_embedding != 0 || outline.frozen_head != 0 ||
+  return outline.lora.rank > 0 || outline.mtp || outline.frozen_embedding != 0 || outline.frozen_head != 0 ||
          outline.experts.remembers_loads || std::ranges::any_of(outline.block_types, frozen);
 }
 
@@ -425,6 +425,7 @@ Model untuned(const Model& model) {
   plain.lora = {};
   plain.base = {};
   plain.experts.remembers_loads = false;
+  plain.mtp = false;
   plain.frozen_embedding = plain.frozen_head = 0;
   for (BlockType& type : plain.block_types) type.frozen = 0;
   // Types without information are left out, as by readers of config.json.
@@ -432,6 +433,12 @@ Model untuned(const Model& model) {
   plain.block_types.clear();
   if (std::ranges::count(types, plain.block_type(0)) != static_cast<int64_t>(types.size()))
     plain.block_types = types;
+  return plain;
+}
+
+Model as_exported(const Model& model) {
+  Outline plain = untuned(model).outline();
+  plain.mtp = model.has_mtp();
   return plain;
 }
 
@@ -448,6 +455,7 @@ base::Json tuning_to_json(const Model& model) {
   }
   base::Json json = {{"frozen", frozen}};
   if (model.experts().remembers_loads) json["remembers_loads"] = true;
+  if (model.has_mtp()) json["mtp"] = true;
   if (const Lora& lora = model.lora(); lora.rank > 0) {
     const BaseFormat& base = model.base();
     if (base.coded())
@@ -461,6 +469,7 @@ base::Json tuning_to_json(const Model& model) {
 Model with_tuning(const Model& model, const base::Json& json, const std::string& name) {
   if (json.is_null()) return model;
   Model result = base::get_or<bool>(json, "remembers_loads", false, name) ? remembering_loads(model) : model;
+  if (base::get_or<bool>(json, "mtp", false, name)) result = with_mtp(result);
   if (const base::Json* lora = base::find(json, "lora")) {
     result = adapted(result, {.rank = base::require_in(*lora, "rank", kRanks, name),
                               .alpha = base::require_in(*lora, "alpha", kAlphas, name),

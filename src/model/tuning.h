@@ -38,6 +38,10 @@ Model adapted(const Model& model, const Lora& lora);
 // them. REQUIRES: there are experts, and nothing is frozen or adapted yet.
 Model remembering_loads(const Model& model);
 
+// The model that trains the MTP layer of its files beside its head. InputError if its family or its
+// config.json has none, or several. REQUIRES: nothing is frozen or adapted yet.
+Model with_mtp(const Model& model);
+
 // Whether the parameter belongs to a head without vocabulary.
 bool is_of_numbers(const Parameter& parameter);
 
@@ -57,7 +61,7 @@ using ParameterGroupRuns = std::vector<std::vector<ParameterGroupRun>>;
 ParameterGroupRuns parameter_group_runs(const ParameterTable& table,
                                         const std::vector<std::vector<std::string>>& groups);
 
-// Whether anything is frozen, adapted or remembered.
+// Whether anything is frozen, adapted or remembered, or an MTP layer trains.
 bool is_tuned(const Model& model);
 // The same adapters with another rank, and an alpha as large. The rank may exceed a matrix's own.
 Model with_rank(const Model& model, int64_t rank);
@@ -67,10 +71,12 @@ Model with_base(const Model& model, const BaseFormat& format);
 // The same model with uncoded numbers as its frozen base.
 Model with_plain_base(const Model& model);
 
-// The same model, all of it trained, without adapters and remembered loads, as in Hugging Face files.
+// The same model, all of it trained, without adapters, remembered loads and MTP layer, as config.json has it.
 Model untuned(const Model& model);
+// The same with its MTP layer, if that trains: what an export writes.
+Model as_exported(const Model& model);
 
-// The tuning in a checkpoint: null, or the adapters, remembered loads and names of frozen tensors.
+// The tuning in a checkpoint: null, or the adapters, remembered loads, MTP layer and names of frozen tensors.
 // with_tuning() adds it to an untuned model; InputError naming `name` and the key.
 base::Json tuning_to_json(const Model& model);
 Model with_tuning(const Model& model, const base::Json& json, const std::string& name);

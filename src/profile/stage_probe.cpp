@@ -122,6 +122,13 @@ layers::Flow random_flow(const std::vector<int64_t>& lengths, const layers::Tens
   targets.resize(static_cast<size_t>(flow.layout.rows), -1);
   flow.id_T = layers::row_values(ids, flow.layout, device);
   flow.targets = layers::targets(targets, parallel, device);
+  if (model.has_mtp()) {
+    // A row's target is the next token.
+    std::vector<int64_t> behind(targets.begin() + 1, targets.end());
+    behind.push_back(-1);
+    flow.mtp = {layers::row_values({targets.begin(), targets.begin() + std::ssize(ids)}, flow.layout, device),
+                layers::targets(behind, parallel, device)};
+  }
   return flow;
 }
 

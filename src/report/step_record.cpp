@@ -22,6 +22,8 @@ constexpr bool kSparse = true;
 constexpr Metric kMetrics[] = {
     {"step", &Step::step, Kind::kCount},
     {"loss", &Step::loss, Kind::kNumber, Fold::kOwn, "train/loss", "mean over targets, before the update"},
+    {"mtp_loss", &Step::mtp_loss, Kind::kNumber, Fold::kOwn, "train/mtp_loss",
+     "of an MTP layer (train.mtp), mean over its targets, without its weight; not in loss", kSparse},
     {"tokens", &Step::tokens, Kind::kCount},
     {"sequences", &Step::sequences, Kind::kCount},
     {"strategy", &Step::strategy, Kind::kText},

@@ -48,6 +48,7 @@ void add(const ActRecord& more, ActRecord& act);
 struct StepRecord {
   int64_t step = 0;
   std::optional<double> loss;
+  std::optional<double> mtp_loss;
   int64_t tokens = 0;
   int64_t sequences = 0;
   std::string strategy;

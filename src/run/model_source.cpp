@@ -38,6 +38,7 @@ void ModelSource::load(runtime::ParameterStore& store, survive::Activity& activi
   if (values) {
     runtime::load_masters(store, progress.counted(values->read));
   } else if (hugging_face) {
+    if (store.table().model.has_mtp()) hugging_face->weights().require_mtp(store.table());
     runtime::load_masters(store, progress.counted([&](int bucket, base::Interval interval, float* values) {
       hugging_face->read(bucket, interval, values);
     }));

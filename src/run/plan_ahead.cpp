@@ -52,8 +52,8 @@ void predict_memory(const StepInputs& inputs, PreparedStep& prepared) {
     const session::EarlierAct& act = *inputs.earlier;
     kept = session::kept_bytes(act, prepared.graph, cost.options().memory);
     rows = session::left_bytes(act, prepared.graph, cost.options().memory);
-    prepared.earlier_peak_bytes = fullest(graph::predicted_memory(*prepared.earlier, act.cost), rows) +
-                                  act.beside_bytes;
+    prepared.earlier_peak_bytes =
+        fullest(graph::predicted_memory(*prepared.earlier, act.cost), rows) + act.beside_bytes;
   }
   prepared.predicted_peak_bytes =
       fullest(graph::predicted_memory(prepared.graph, cost), kept) + inputs.beside_bytes;
@@ -84,7 +84,9 @@ PreparedStep prepare_step(const StepInputs& inputs, const std::vector<strategy::
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count();
   if (source != nullptr) {
     const int64_t bytes_before = source->read_bytes();
-    prepared.tokens = read_step_tokens(*source, prepared.plan, inputs.world_size, inputs.rank);
+    const bool mtp = purpose == graph::Purpose::kTrain && inputs.table.model.has_mtp();
+    prepared.tokens = read_step_tokens(*source, prepared.plan, inputs.world_size, inputs.rank,
+                                       mtp ? Mtp::kTrains : Mtp::kNone);
     prepared.corpus_bytes = source->read_bytes() - bytes_before;
   }
   predict_memory(inputs, prepared);

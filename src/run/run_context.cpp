@@ -82,6 +82,7 @@ void RunContext::open_engine() {
   if (config.head.pairs()) options.number_loss = layers::found_gradient();
   options.temperature = config.rl.rolls_out() ? config.rl.temperature : 1;
   options.moe_aux_loss_coeff = config.train.moe_aux_loss_coeff;
+  options.mtp_loss_weight = config.train.mtp_loss_weight;
   options.moments = config.optimizer.moments();
   options.counts_coactivations =
       config.parallel.expert_placement == config::ExpertPlacementPolicy::kByCoactivation;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
 namespace sluice::run {
 
 using strategy::Piece;
@@ -26,6 +28,28 @@ void BlendTokens::add_targets(const Sequence& sequence, const Piece& scheduled,
   }
   for (size_t i = 0; i < ids.size(); ++i) rows.targets.push_back(mask[i] != 0 ? ids[i] : -1);
   if (count < scheduled.tokens()) rows.targets.push_back(-1);
+}
+
+void TokenSource::add_mtp(const Sequence&, const Piece&, runtime::LanePartTokens&) const {
+  SLUICE_ASSERT(false, "an MTP layer learns documents alone");
+}
+
+// The target of a row's MTP layer is that of the row behind it.
+void BlendTokens::add_mtp(const Sequence& sequence, const Piece& scheduled,
+                          runtime::LanePartTokens& rows) const {
+  const int64_t length = sequence.length_tokens;
+  const Piece next{.sequence = scheduled.sequence,
+                   .begin = std::min(scheduled.begin + 1, length),
+                   .end = std::min(scheduled.end + 1, length)};
+  runtime::LanePartTokens found;
+  if (next.tokens() > 0) {
+    add_tokens(sequence, next, found);
+    BlendTokens::add_targets(sequence, next, found);
+  }
+  found.tokens.resize(static_cast<size_t>(scheduled.tokens()), -1);
+  found.targets.resize(found.tokens.size(), -1);
+  rows.next_tokens.insert(rows.next_tokens.end(), found.tokens.begin(), found.tokens.end());
+  rows.mtp_targets.insert(rows.mtp_targets.end(), found.targets.begin(), found.targets.end());
 }
 
 std::optional<size_t> row_of_text(const Sequence& sequence, const Piece& scheduled, corpus::LabelRow row) {
@@ -77,7 +101,7 @@ std::vector<std::vector<Piece>> pieces_of_rank(const strategy::StepPlan& plan, i
 }
 
 runtime::StepTokens read_step_tokens(const TokenSource& source, const strategy::StepPlan& plan,
-                                     int world_size, int rank) {
+                                     int world_size, int rank, Mtp mtp) {
   const strategy::Place place = strategy::places(plan.strategy(), world_size)[static_cast<size_t>(rank)];
   runtime::StepTokens step;
   if (place.pipeline < 0) return step;
@@ -97,6 +121,7 @@ runtime::StepTokens read_step_tokens(const TokenSource& source, const strategy::
       const Sequence& sequence = plan.sequences[static_cast<size_t>(scheduled.sequence)];
       if (first_stage) source.add_tokens(sequence, scheduled, rows);
       if (last_stage) source.add_targets(sequence, scheduled, rows);
+      if (last_stage && mtp == Mtp::kTrains) source.add_mtp(sequence, scheduled, rows);
     }
   }
   return step;

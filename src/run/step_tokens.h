@@ -21,6 +21,10 @@ class TokenSource {
   // other inputs for the remaining positions. The last position of a sequence has no target.
   virtual void add_targets(const strategy::Sequence& sequence, const strategy::Piece& scheduled,
                            runtime::LanePartTokens& rows) const = 0;
+  // Adds the ids and targets of an MTP layer to `rows` (LanePartTokens). REQUIRES: the source is of
+  // documents.
+  virtual void add_mtp(const strategy::Sequence& sequence, const strategy::Piece& scheduled,
+                       runtime::LanePartTokens& rows) const;
   // These pieces are read next: bytes from a network are fetched, all at once.
   virtual void fetch_ahead(std::span<const strategy::Sequence> /*sequences*/,
                            std::span<const strategy::Piece> /*pieces*/) const {}
@@ -35,6 +39,8 @@ class BlendTokens : public TokenSource {
                   runtime::LanePartTokens& rows) const override;
   void add_targets(const strategy::Sequence& sequence, const strategy::Piece& scheduled,
                    runtime::LanePartTokens& rows) const override;
+  void add_mtp(const strategy::Sequence& sequence, const strategy::Piece& scheduled,
+               runtime::LanePartTokens& rows) const override;
   void fetch_ahead(std::span<const strategy::Sequence> sequences,
                    std::span<const strategy::Piece> pieces) const override;
   int64_t read_bytes() const override { return blend_.read_bytes(); }
@@ -65,8 +71,9 @@ std::unique_ptr<TokenSource> tokens_of(const corpus::Blend& blend);
 std::vector<std::vector<strategy::Piece>> pieces_of_rank(const strategy::StepPlan& plan, int world_size,
                                                          int rank);
 
-// Reads this rank's tokens of a step.
+// Reads this rank's tokens of a step; `mtp`: with those of an MTP layer.
+enum class Mtp : uint8_t { kNone, kTrains };
 runtime::StepTokens read_step_tokens(const TokenSource& source, const strategy::StepPlan& plan,
-                                     int world_size, int rank);
+                                     int world_size, int rank, Mtp mtp = Mtp::kNone);
 
 }  // namespace sluice::run

@@ -112,6 +112,7 @@ Engine::Engine(const model::ParameterTable& table, const std::vector<strategy::S
   context_.loss = options.loss;
   context_.number_loss = options.number_loss;
   context_.moe_aux_loss_coeff = options.moe_aux_loss_coeff;
+  context_.mtp_loss_weight = options.mtp_loss_weight;
   context_.temperature = options.temperature;
   context_.distillation = options.distillation;
   context_.keeps_head_rows = options.keeps_head_rows;

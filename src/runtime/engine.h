@@ -73,6 +73,7 @@ struct EngineOptions {
   std::shared_ptr<const layers::Loss> loss = layers::cross_entropy();  // in training
   std::shared_ptr<const layers::NumberLoss> number_loss = {};          // for heads of numbers
   double moe_aux_loss_coeff = 0;                                       // as of layers::LayerContext
+  double mtp_loss_weight = 0;                                          // likewise
   double temperature = 1;                                              // divisor of logits
   std::optional<layers::Distillation> distillation = {};               // as of layers::LayerContext
   bool keeps_head_rows = false;  // likewise: this engine's evaluations are a teacher's

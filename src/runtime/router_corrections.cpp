@@ -97,7 +97,8 @@ std::shared_ptr<const layers::Corrections> router_corrections(const ParameterSto
   all = all.to(store.options().device);
   auto by_layer = std::make_shared<layers::Corrections>();
   for (const Correction& of : corrections) {
-    by_layer->resize(static_cast<size_t>(of.bucket->layer) + 1);
+    const int64_t layer = of.bucket->layer;
+    by_layer->resize(static_cast<size_t>(layer >= 0 ? layer : store.table().model.layers()) + 1);
     by_layer->back() = all.narrow(0, of.first, of.elements.size());
   }
   return by_layer;

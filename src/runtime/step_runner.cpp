@@ -122,6 +122,7 @@ void StepRunner::open_micro_batches(const StepTokens& tokens) {
       batch.flow.targets = layers::targets(target_of_row, resources_.context.parallel, device,
                                            takes_given ? own.given : std::vector<double>());
       if (resources_.teacher != nullptr) batch.flow.targets.teacher = resources_.teacher->at(batch.place);
+      if (resources_.context.model.has_mtp() && optimizer_ != nullptr) batch.flow.mtp = mtp_rows(own, batch);
     }
     batch.saved.resize(static_cast<size_t>(run_.size()));
     batch.deferred.resize(batch.saved.size());
@@ -129,6 +130,17 @@ void StepRunner::open_micro_batches(const StepTokens& tokens) {
     batch.away.resize(batch.saved.size());
   }
   SLUICE_ASSERT(next == tokens.size(), base::text("tokens of ", tokens.size(), " micro-batches for ", next));
+}
+
+layers::MtpRows StepRunner::mtp_rows(const LanePartTokens& own, const LanePart& batch) const {
+  SLUICE_ASSERT(
+      own.mtp_targets.size() == own.targets.size() && own.next_tokens.size() == own.targets.size(),
+      base::text("an MTP layer's tokens for ", own.mtp_targets.size(), " of ", own.targets.size(), " rows"));
+  const c10::Device device = resources_.store.options().device;
+  std::vector<int64_t> target_of_row = own.mtp_targets;
+  target_of_row.resize(static_cast<size_t>(batch.flow.layout.rows), -1);
+  return {layers::row_values(own.next_tokens, batch.flow.layout, device),
+          layers::targets(target_of_row, resources_.context.parallel, device)};
 }
 
 // Rows of a micro-batch are its tokens, rounded up to a multiple of tp.
@@ -301,7 +313,9 @@ void StepRunner::operate(const Node& node, int64_t position, const Compute& comp
   gathered_->begin(own, last ? nullptr : &behind, contributes_[static_cast<size_t>(node.cell().pass)],
                    node.id);
   const auto pass = static_cast<size_t>(node.cell().pass);
-  const bool helps = batch == nullptr && !travelling_.empty() && travelling_[pass].any();
+  // The head's experts are an MTP layer's, which evaluations do not run.
+  const bool runs_experts = optimizer_ != nullptr || position != graph_.program.head();
+  const bool helps = batch == nullptr && runs_experts && !travelling_.empty() && travelling_[pass].any();
   if (batch != nullptr || helps) {
     layers::FlatShards weights, gradients;
     Expanded expanded;

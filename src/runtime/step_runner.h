@@ -123,6 +123,7 @@ class StepRunner final : public NodeRunner {
   void open_micro_batches(const StepTokens& tokens);
   // Layout of this lane's part of a micro-batch; if lanes share it, with the rows that the others hold.
   layers::RowLayout layout_of(const strategy::PipelineMicroBatch& unit) const;
+  layers::MtpRows mtp_rows(const LanePartTokens& own, const LanePart& batch) const;
   // Rows of a pass on the lanes of this lane's expert group.
   layers::DispatchedRows travelling_rows(const strategy::Pass& pass) const;
   // This lane's part of the micro-batch of a cell or transfer; null: it has none of that pass.
@@ -204,7 +205,7 @@ class StepRunner final : public NodeRunner {
   std::optional<GatheredParameters> gathered_;      // with FSDP
   std::vector<std::vector<char>> contributes_;      // by pass, then member of the share group: it has tokens
   std::vector<layers::DispatchedRows> travelling_;  // by pass; empty if lanes gather all experts
-  std::map<int, LanePart> lane_parts_;  // micro-batches of the graph on this lane, by pass
+  std::map<int, LanePart> lane_parts_;              // micro-batches of the graph on this lane, by pass
   int64_t exchange_bytes_before_ = 0;
   layers::ExpertLoad load_;
 

@@ -10,6 +10,9 @@ namespace sluice::runtime {
 struct LanePartTokens {
   std::vector<int64_t> tokens;   // ids; stage 0
   std::vector<int64_t> targets;  // next id, or −1 where there is no loss; last stage
+  // For an MTP layer, by row: the next id, or −1 at a sequence's end; and the id behind it, or −1 where it
+  // has no loss; last stage.
+  std::vector<int64_t> next_tokens, mtp_targets;
   std::vector<double>
       given;  // MID for each row with a target: inputs of the loss (layers/loss.h); last stage
 };

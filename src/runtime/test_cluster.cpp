@@ -280,7 +280,8 @@ int64_t sums_home_bytes(const strategy::Pipeline& pipeline, const strategy::Pipe
     if (in_node == 1) continue;
     const base::Interval run = program.blocks_in(
         program.walked_back(program.of_stage(pipeline.scheme.tp, pipeline.scheme.pp, stage)));
-    bytes += run.size() * (members / in_node - 1) * tokens * row_bytes;
+    const int64_t mtp = stage + 1 == pipeline.scheme.pp && program.kinds().back()->head()->mtp ? 1 : 0;
+    bytes += (run.size() + mtp) * (members / in_node - 1) * tokens * row_bytes;
   }
   return bytes;
 }
@@ -307,7 +308,8 @@ int64_t exchange_bytes_by_formula(const strategy::StepPlan& plan, const model::P
       int64_t recomputed = 0;
       for (int64_t block = back.begin; block < back.end; ++block)
         recomputed += micro_batch.memory.recomputes(block - blocks.begin) ? 1 : 0;
-      bytes += tp * (blocks.size() * forward + walked_back * backward + recomputed * again);
+      const int64_t mtp = outline.mtp ? 1 : 0;  // one more layer, within the head
+      bytes += tp * ((blocks.size() + mtp) * forward + (walked_back + mtp) * backward + recomputed * again);
       const int64_t row_bytes =
           micro_batch.head_lanes() == 1 && narrow_bytes > 0
               ? narrow_bytes
@@ -391,6 +393,7 @@ class RankRun {
     engine_options.loss = layers::with_z_loss(options_.z_loss);
     engine_options.number_loss = options_.number_loss;
     engine_options.moe_aux_loss_coeff = options_.moe_aux_loss_coeff;
+    engine_options.mtp_loss_weight = options_.mtp_loss_weight;
     engine_options.moments = options_.moments;
     engine_options.host_transport = host_.get();
     if (options_.teacher) engine_options.distillation = options_.distillation;
@@ -596,6 +599,7 @@ class RankRun {
     record_.step_ns.push_back(result.timing.step_ns);
     record_.losses.push_back(result.mean_loss());
     record_.gradient_norms.push_back(result.gradient_norm);
+    if (table_.model.has_mtp()) record_.mtp_losses.push_back(result.notes.at(0) / result.notes.at(1));
   }
 
   void set_initial(ParameterStore& store) const {

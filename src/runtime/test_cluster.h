@@ -78,6 +78,7 @@ class DeviceStandIn {
 struct RunRecord {
   std::vector<double> losses;
   std::vector<double> gradient_norms;
+  std::vector<double> mtp_losses;                         // of a model with an MTP layer
   std::vector<double> evaluated_losses;                   // on other batches, after every third step
   std::map<std::string, std::vector<double>> parameters;  // whole tensors, by name
   // Sums over all ranks, by step.
@@ -133,6 +134,7 @@ struct RunOptions {
   std::optional<model::Outline> teacher = {};
   layers::Distillation distillation = {};
   double moe_aux_loss_coeff = 0;           // as in layers::LayerContext
+  double mtp_loss_weight = 0;              // likewise
   double moe_router_bias_update_rate = 0;  // as in AdamW
   std::optional<Muon> muon = {};           // likewise
   base::MomentFormat moments = base::MomentFormat::kWide;

@@ -18,6 +18,10 @@ void expect_equal(const RunRecord& run, const RunRecord& reference, double scala
     EXPECT_NEAR(run.gradient_norms[step], reference.gradient_norms[step],
                 parameter_tolerance * reference.gradient_norms[step]);
   }
+  ASSERT_EQ(run.mtp_losses.size(), reference.mtp_losses.size());
+  for (size_t step = 0; step < run.mtp_losses.size(); ++step)
+    EXPECT_NEAR(run.mtp_losses[step], reference.mtp_losses[step],
+                scalar_tolerance * std::abs(reference.mtp_losses[step]));
   ASSERT_EQ(run.evaluated_losses.size(), reference.evaluated_losses.size());
   for (size_t i = 0; i < run.evaluated_losses.size(); ++i)
     EXPECT_NEAR(run.evaluated_losses[i], reference.evaluated_losses[i],

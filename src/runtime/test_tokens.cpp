@@ -50,6 +50,19 @@ bool has_number(const strategy::Sequence& sequence, int64_t position, const mode
   return position == 0 || (sequence.document + position) % 3 == 0;
 }
 
+namespace {
+
+// Like the targets of the row behind, if the sequence has one.
+void add_mtp(LanePartTokens& rows, const strategy::Sequence& sequence, int64_t position, int64_t vocab,
+             int64_t loss_one_in) {
+  const bool ends = position + 1 == sequence.length_tokens;
+  rows.next_tokens.push_back(ends ? -1 : token_at(sequence.document, position + 1, vocab));
+  const bool loss = !ends && has_loss(sequence, position + 1, loss_one_in);
+  rows.mtp_targets.push_back(loss ? token_at(sequence.document, position + 2, vocab) : -1);
+}
+
+}  // namespace
+
 StepTokens made_up_tokens(const strategy::StepPlan& plan, int world_size, int rank, int64_t vocab,
                           int64_t loss_one_in) {
   return tokens_by_row(plan, world_size, rank,
@@ -57,6 +70,7 @@ StepTokens made_up_tokens(const strategy::StepPlan& plan, int world_size, int ra
                          rows.tokens.push_back(token_at(sequence.document, position, vocab));
                          const bool loss = has_loss(sequence, position, loss_one_in);
                          rows.targets.push_back(loss ? token_at(sequence.document, position + 1, vocab) : -1);
+                         add_mtp(rows, sequence, position, vocab, loss_one_in);
                        });
 }
 

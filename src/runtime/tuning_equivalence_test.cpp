@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "cost/link_buffers.h"
 #include "model/outline.h"
+#include "model/test_families.h"
 #include "model/test_tuning.h"
 #include "runtime/test_equivalence.h"
 
@@ -237,6 +238,25 @@ TEST(AdaptersOfLatentMatrices, TrainAsOneRank) {
   options.exchanges = {{.head_lanes = 1}, {.head_lanes = 0}, {.head_lanes = 2}};
   options.strategies = {"<1,1,4>", "<2,1,2>", "<1,2,2>", "<1,1,4,4>", "<2,2,1>", "4x<1,1,1>"};
   expect_equal(run_in_process(options), reference, 1e-11, 1e-11);
+}
+
+// Gemma 4 E's: adapters also on what layers make of their inputs, and on keys and values that later layers
+// borrow. The embeddings by layer stay frozen, so no gradient of a layer's input is made.
+TEST(AdaptersOfLayersWithInputs, TrainAsOneRank) {
+  RunOptions options;
+  options.model = model::gemma4_e_outline(options.model);
+  model::adapt(options.model, {.rank = 2, .alpha = 6, .targets = {"all-linear"}});
+  options.steps = std::max<int64_t>(options.steps, 6);
+  const RunRecord reference = run_in_process(options);
+  EXPECT_LT(reference.losses.back(), reference.losses.front());
+  const Tolerance tolerance = tolerance_of(options, reference);
+  options.world_size = 4;
+  options.policies = {{.recompute_permille = 1000}, {}};
+  options.strategies = {"<1,1,4>", "<2,1,2>", "<1,2,2>", "<1,1,4,4>", "<2,2,1>", "4x<1,1,1>"};
+  for (const Plan& plan : {Plan(dealt_plan), Plan(ringed_plan)}) {
+    options.plan = plan;
+    expect_equal(run_in_process(options), reference, tolerance.scalars, tolerance.parameters);
+  }
 }
 
 // A loss on one target in twenty: some micro-batches and ranks have none.

@@ -84,7 +84,7 @@ std::vector<int> Pipeline::fsdp_group(int stage, int lane, int t) const {
 }
 
 std::span<const int> Pipeline::experts_of(int64_t layer, int lane) const {
-  if (!placement) return {};
+  if (!placement || layer < 0) return {};
   return placement->of_lane(layer, scheme.ep, lane - scheme.first_of_ep_group(lane));
 }
 

@@ -41,6 +41,7 @@ struct Pipeline {
   // The ranks of TP index `t` on the lanes of this lane's share group, in the order of lanes.
   std::vector<int> fsdp_group(int stage, int lane, int t) const;
   // A lane's experts of a layer, ascending. Empty: its even part, or all experts with an EP degree of 1.
+  // Layer -1, an MTP layer, always has even parts.
   std::span<const int> experts_of(int64_t layer, int lane) const;
 
   // The duration of its cells for work that the cost model prices at 100.

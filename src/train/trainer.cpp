@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <span>
 #include <utility>
 
 #include "base/log.h"
@@ -10,6 +11,7 @@
 #include "config/config_file.h"
 #include "cost/model_flops.h"
 #include "graph/shared_cores.h"
+#include "layers/context.h"
 #include "layers/policy_loss.h"
 #include "learn/preferences.h"
 #include "learn/rollouts.h"
@@ -365,6 +367,10 @@ report::StepRecord Trainer::Impl::record_of(const run::PreparedStep& step, const
   record.step = step.plan.step;
   if (!record.loss) record.loss = result.mean_loss();
   tell_of_policy(result, record);
+  if (run_.planning().inputs().table.model.has_mtp()) {
+    const auto notes = std::span(result.notes).last(size_t{layers::LayerContext::kMtpNotes});
+    if (notes[1] > 0) record.mtp_loss = notes[0] / notes[1];
+  }
   if (config().head.labelled() && !result.notes.empty() && result.targets > 0)
     record.accuracy = result.notes.front() / static_cast<double>(result.targets);
   record.tokens = step.plan.tokens();

@@ -28,6 +28,10 @@ using Names = std::span<const TensorNames>;
 // that Read does not ask the reader for switches something on.
 using Read = void(Reader& config, Outline& outline);
 
+// The MTP layer in a family's files: none that Sluice trains; a layer behind the model's last one, as
+// DeepSeek-V3 has it; or a module "mtp", as Qwen 3 Next has it.
+enum class MtpPlace : uint8_t { kNone, kBehindLayers, kModule };
+
 struct Family {
   std::string_view model_type;    // "qwen3"
   std::string_view title;         // "Qwen 3"
@@ -38,6 +42,7 @@ struct Family {
   std::string_view trunk = "model";    // the module that all tensors of blocks are in
   std::string_view also = "";          // another architecture name in its files
   std::string_view blocks = "layers";  // the trunk's list of blocks
+  MtpPlace mtp = MtpPlace::kNone;
 };
 
 std::span<const Family> families();

@@ -169,15 +169,15 @@ const Family kFamilies[] = {
     {"glm4_moe", "GLM 4.5, 4.6",
      "Qwen 3's attention, half of each head rotated, with biases where the file says so; "
      "DeepSeek-V3's routing; experts beside shared ones; an MLP in the first layers",
-     "Glm4MoeForCausalLM", read_glm4_moe, kGlmNames},
+     "Glm4MoeForCausalLM", read_glm4_moe, kGlmNames, "model", "", "layers", MtpPlace::kBehindLayers},
     {"glm4_moe_lite", "GLM 4.7 Flash", "as DeepSeek-V3, with experts where the file says so",
-     "Glm4MoeLiteForCausalLM", read_glm4_moe_lite, kGlmNames},
+     "Glm4MoeLiteForCausalLM", read_glm4_moe_lite, kGlmNames, "model", "", "layers", MtpPlace::kBehindLayers},
     {"deepseek_v2", "DeepSeek-V2",
      "latent attention; a softmax for scores, and no groups of experts (`topk_method` is "
      "`greedy`)",
      "DeepseekV2ForCausalLM", read_deepseek_v2, kGlmNames},
     {"deepseek_v3", "DeepSeek-V3, R1", "latent attention (below); GLM 4.5's routing and experts",
-     "DeepseekV3ForCausalLM", read_deepseek_v3, kGlmNames},
+     "DeepseekV3ForCausalLM", read_deepseek_v3, kGlmNames, "model", "", "layers", MtpPlace::kBehindLayers},
     {"kimi_k2", "Kimi K2", "as DeepSeek-V3", "DeepseekV3ForCausalLM", read_deepseek_v3, kGlmNames},
     {"minimax_m2", "MiniMax M2",
      "queries and keys of all heads normed as one row, half of each head rotated; experts in all "
@@ -205,14 +205,14 @@ const Family kFamilies[] = {
     {"qwen3_5_text", "Qwen 3.5 (text)",
      "recurrent layers, every fourth one attention with normed heads, gates of what each head "
      "attends to, and a quarter of each head rotated; norms by 1 + weight",
-     "Qwen3_5ForCausalLM", read_qwen3_5, kQwen3_5Names},
+     "Qwen3_5ForCausalLM", read_qwen3_5, kQwen3_5Names, "model", "", "layers", MtpPlace::kModule},
     {"qwen3_5_moe_text", "Qwen 3.5 MoE (text)",
      "the same with experts beside a shared one with a factor by token", "Qwen3_5MoeForCausalLM",
-     read_qwen3_5_moe, kQwen3_5Names},
+     read_qwen3_5_moe, kQwen3_5Names, "model", "", "layers", MtpPlace::kModule},
     {"qwen3_next", "Qwen 3 Next",
      "the same; its files fuse what each key head of a recurrent layer is made of; layers with "
      "an MLP, where the file says so",
-     "Qwen3NextForCausalLM", read_qwen3_next, kQwen3NextNames},
+     "Qwen3NextForCausalLM", read_qwen3_next, kQwen3NextNames, "model", "", "layers", MtpPlace::kModule},
     {"granitemoehybrid", "Granite 4 (hybrid)",
      "Mamba-2 in most layers, Granite's attention and factors; mostly no rotary positions; "
      "experts beside a shared one, where the file has them",
