@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "config/keys.h"
+#include "config/learnt_rewards.h"
 
 namespace sluice::config {
 namespace {
@@ -28,7 +29,11 @@ bool compares_groups(const RunConfig& config) { return config.rl.rolls_out() && 
 bool rolls_out(const RunConfig& config) { return config.rl.rolls_out(); }
 bool generates(const RunConfig& config) { return config.generates(); }
 bool decodes(const RunConfig& config) { return config.generates() || config.train.sample_every > 0; }
+bool has_reward_models(const RunConfig& config) {
+  return config.rl.rolls_out() && !learnt_rewards(config.rl.reward).empty();
+}
 bool has_teacher(const RunConfig& config) { return !config.teacher.hf.empty(); }
+bool has_teachers(const RunConfig& config) { return config.teacher.hf.size() > 1; }
 bool mixes(const RunConfig& config) {
   return has_teacher(config) && config.teacher.divergence == Divergence::kJsd;
 }
@@ -40,7 +45,9 @@ constexpr const char* kTeacher = "beside teacher.hf";
 constexpr const char* kRollouts = "where rl.algorithm has rollouts";
 
 constexpr Need kRlNeeds[] = {
-    {"baseline", compares_groups, "where responses to a prompt are compared: with grpo, dapo, dr_grpo or reinforce"},
+    {"baseline", compares_groups,
+     "where responses to a prompt are compared: with grpo, dapo, dr_grpo or reinforce"},
+    {"reward_base", has_reward_models, "beside a \"model:FOLDER\" in rl.reward"},
     {"critic", is_ppo, kPpo},
     {"critic_lr", is_ppo, kPpo},
     {"gamma", is_ppo, kPpo},
@@ -52,9 +59,13 @@ constexpr Need kRlNeeds[] = {
     {"undesirable_weight", is_kto, kKto},
 };
 constexpr Need kTeacherNeeds[] = {
-    {"divergence", has_teacher, kTeacher}, {"beta", mixes, "beside teacher.hf with teacher.divergence = \"jsd\""},
-    {"temperature", has_teacher, kTeacher}, {"alpha", has_teacher, kTeacher},
+    {"divergence", has_teacher, kTeacher},
+    {"beta", mixes, "beside teacher.hf with teacher.divergence = \"jsd\""},
+    {"temperature", has_teacher, kTeacher},
+    {"alpha", has_teacher, kTeacher},
     {"lmbda", has_teacher, kTeacher},
+    {"base", has_teacher, kTeacher},
+    {"weights", has_teachers, "beside several folders in teacher.hf"},
 };
 constexpr Need kGenerationNeeds[] = {
     {"gen_batch_size", rolls_out, kRollouts},
@@ -102,7 +113,8 @@ void refuse_idle_keys(const RunConfig& config) {
   std::vector<std::string> lines = idle_lines(config, "rl", kRlNeeds);
   std::ranges::move(idle_lines(config, "teacher", kTeacherNeeds), std::back_inserter(lines));
   if (config.teacher.alpha < 1 && config.teacher.lmbda > 0) {
-    lines.push_back(text("teacher.alpha is ", config.teacher.alpha, " and teacher.lmbda ", config.teacher.lmbda,
+    lines.push_back(text("teacher.alpha is ", config.teacher.alpha, " and teacher.lmbda ",
+                         config.teacher.lmbda,
                          ", but a response that the model sampled itself has no tokens to imitate"));
   }
   if (!lines.empty()) throw base::InputError(text("[config] ", lines.front(), ": leave it out"));
