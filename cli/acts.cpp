@@ -25,45 +25,51 @@ std::string named(const session::OtherModel& model) {
 
 Acts::Acts(const Planning& planning) : planning_(planning) {
   for (const session::TrunkPlanning& trunk : planning.others) {
-    if (trunk.model.leaves_rows) earlier_.emplace(session::earlier_act(trunk, teacher_links_));
+    if (trunk.model.leaves_rows)
+      earlier_.push_back(session::earlier_act(trunk, teacher_links_.emplace_back()));
   }
 }
 
-Acts::Line Acts::line_of(const session::TrunkPlanning& trunk, int64_t step,
+Acts::Line Acts::line_of(const session::TrunkPlanning& trunk, const strategy::StepPlan& update,
                          const std::vector<session::PromptResponses>& answers) {
   graph::LinkPlans links;
+  // The reference reads what the update reads; other models may not share prompts.
+  const std::vector<strategy::Sequence> sequences =
+      trunk.model.act == "reference" ? update.sequences : session::response_sequences(answers, 1);
   const graph::Purpose purpose = trunk.model.trained ? graph::Purpose::kTrain : graph::Purpose::kEvaluate;
-  const session::BuiltStep built =
-      session::try_build_step(trunk.planner, trunk.table, step, session::response_sequences(answers, 1),
-                              {.purpose = purpose, .link_plans = &links})
-          .or_throw(named(trunk.model));
+  const session::BuiltStep built = session::try_build_step(trunk.planner, trunk.table, update.step, sequences,
+                                                           {.purpose = purpose, .link_plans = &links})
+                                       .or_throw(named(trunk.model));
   return {named(trunk.model), built.graph.makespan_ns,
           fullest_bytes(built.graph, trunk.planner.cost()) + trunk.beside_bytes};
 }
 
-std::string Acts::text(const session::BuiltStep& built, const std::vector<session::PromptResponses>& answers) {
+std::string Acts::text(const session::BuiltStep& built,
+                       const std::vector<session::PromptResponses>& answers) {
   if (planning_.others.empty()) return "";
   const cost::CostModel& cost = planning_.planner.cost();
+  const cost::MemoryModel& memory = cost.options().memory;
   std::vector<Line> lines;
   std::vector<int64_t> kept;
-  int64_t all_ns = built.graph.makespan_ns;
+  if (!earlier_.empty()) kept = session::kept_bytes(earlier_, built.graph, memory);
+  const std::vector<int64_t> peaks = session::peak_bytes(earlier_, built.earlier, built.graph, memory);
+  size_t teacher = 0;
   for (const session::TrunkPlanning& trunk : planning_.others) {
     if (trunk.model.leaves_rows) {
-      kept = session::kept_bytes(*earlier_, built.graph, cost.options().memory);
-      lines.push_back({named(trunk.model), built.earlier->makespan_ns,
-                       fullest_bytes(*built.earlier, trunk.planner.cost(),
-                                     session::left_bytes(*earlier_, built.graph, cost.options().memory)) +
-                           trunk.beside_bytes});
+      lines.push_back({named(trunk.model), built.earlier[teacher].makespan_ns, peaks[teacher]});
+      ++teacher;
     } else {
-      lines.push_back(line_of(trunk, built.plan.step, answers));
+      lines.push_back(line_of(trunk, built.plan, answers));
     }
-    all_ns += lines.back().ns;
   }
   lines.push_back({"update of the trained model", built.graph.makespan_ns,
                    fullest_bytes(built.graph, cost, kept) + planning_.beside_bytes});
+  int64_t all_ns = 0;
+  for (const Line& line : lines) all_ns += line.ns;
   std::vector<std::vector<std::string>> rows = {{"act", "time", "memory, fullest"}};
   for (const Line& line : lines)
-    rows.push_back({line.name, base::human_duration(line.ns), base::human_bytes(static_cast<double>(line.bytes))});
+    rows.push_back(
+        {line.name, base::human_duration(line.ns), base::human_bytes(static_cast<double>(line.bytes))});
   rows.push_back({"all, one behind the other", base::human_duration(all_ns), ""});
   return base::table_text(rows, "lrr");
 }

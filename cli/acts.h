@@ -1,7 +1,7 @@
 // The acts of a planned step: the time and memory of every model's act, one after the other.
 #pragma once
 
-#include <optional>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -18,12 +18,12 @@ class Acts {
   Acts(const Acts&) = delete;
   Acts& operator=(const Acts&) = delete;
 
-  // A teacher's act, in front of training steps; null: there is none.
-  const session::EarlierAct* earlier() const { return earlier_ ? &*earlier_ : nullptr; }
+  // Teachers' acts, in front of training steps.
+  session::EarlierActs earlier() const { return earlier_; }
 
   // A table with time and fullest device's memory of each act of the step, and their total time; empty if the
-  // trained model is alone. `answers`: the step's responses, for a run with rollouts. Reward models score a
-  // rollout before its first update, in parts as large as a step's.
+  // trained model is alone. `answers`: the step's responses, for a run with rollouts. Reward models and a
+  // reference evaluate a rollout before its first update, in parts as large as a step's.
   std::string text(const session::BuiltStep& built, const std::vector<session::PromptResponses>& answers);
 
  private:
@@ -32,12 +32,12 @@ class Acts {
     int64_t ns = 0;
     int64_t bytes = 0;
   };
-  Line line_of(const session::TrunkPlanning& trunk, int64_t step,
+  Line line_of(const session::TrunkPlanning& trunk, const strategy::StepPlan& update,
                const std::vector<session::PromptResponses>& answers);
 
   const Planning& planning_;
-  graph::LinkPlans teacher_links_;
-  std::optional<session::EarlierAct> earlier_;
+  std::deque<graph::LinkPlans> teacher_links_;
+  std::vector<session::EarlierAct> earlier_;
 };
 
 }  // namespace sluice::cli

@@ -13,69 +13,70 @@
 namespace sluice::study {
 namespace {
 
-// The act's name in the metrics and reports of runs.
-std::string act_name(const session::OtherModel& model) {
-  if (model.leaves_rows) return "teacher";
-  return model.trained ? "critic" : "rewards";
-}
-
-void add(const graph::StepGraph& graph, const cost::CostModel& cost, int64_t beside_bytes,
-         const std::vector<int64_t>& rows, OtherActs::Act& act) {
-  const std::vector<graph::RankMemory> memory = graph::predicted_memory(graph, cost);
-  int64_t most = 0;
-  for (size_t rank = 0; rank < memory.size(); ++rank)
-    most = std::max(most, memory[rank].peak_bytes + (rows.empty() ? 0 : rows[rank]));
+void add(const graph::StepGraph& graph, int64_t peak_bytes, OtherActs::Act& act) {
   report::add({.time_ns = graph.makespan_ns,
                .predicted_ns = graph.makespan_ns,
-               .peak_bytes = most + beside_bytes,
-               .predicted_peak_bytes = most + beside_bytes},
+               .peak_bytes = peak_bytes,
+               .predicted_peak_bytes = peak_bytes},
               act.record);
   act.shares += report::time_shares(graph);
 }
 
 }  // namespace
 
-OtherActs::OtherActs(const plan::Planner& trained, std::vector<session::OtherModel> models, int64_t beside_bytes) {
+OtherActs::OtherActs(const plan::Planner& trained, std::vector<session::OtherModel> models,
+                     Reference reference, int64_t beside_bytes) {
   for (session::OtherModel& model : models)
     trunks_.emplace_back(session::plan_beside(trained, std::move(model), beside_bytes));
+  if (reference == Reference::kEvaluated) trunks_.emplace_back(session::reference_of(trained, beside_bytes));
 }
 
 std::vector<OtherActs::Act> OtherActs::of(const SystemStep& step,
                                           const std::vector<strategy::Sequence>& sequences,
                                           const graph::StepGraph& graph, const cost::CostModel& cost,
                                           const model::ParameterTable& table) {
-  std::vector<Act> acts;
+  std::vector<Act> acts = teachers(step, graph, cost, table);
   for (Trunk& trunk : trunks_) {
-    acts.push_back(trunk.planning.model.leaves_rows ? teacher(trunk, step, graph, cost, table)
-                                                        : planned_apart(trunk, graph.step, sequences));
-    acts.back().record.name = act_name(trunk.planning.model);
+    if (trunk.planning.model.leaves_rows) continue;
+    acts.push_back(planned_apart(trunk, graph.step, sequences));
+    acts.back().record.name = trunk.planning.model.act;
   }
   return acts;
 }
 
-OtherActs::Act OtherActs::teacher(Trunk& trunk, const SystemStep& step, const graph::StepGraph& graph,
-                                  const cost::CostModel& cost, const model::ParameterTable& table) {
-  const session::EarlierAct earlier = session::earlier_act(trunk.planning, trunk.links);
-  Act act;
+std::vector<OtherActs::Act> OtherActs::teachers(const SystemStep& step, const graph::StepGraph& graph,
+                                                const cost::CostModel& cost,
+                                                const model::ParameterTable& table) {
+  std::vector<session::EarlierAct> earlier;
+  std::vector<Act> acts;
+  for (Trunk& trunk : trunks_) {
+    if (!trunk.planning.model.leaves_rows) continue;
+    earlier.push_back(session::earlier_act(trunk.planning, trunk.links));
+    acts.emplace_back().record.name = trunk.planning.model.act;
+  }
   const auto add_under = [&](const graph::StepGraph& own) {
-    const graph::StepGraph forward = session::try_build_earlier(earlier, own, cost).or_throw();
-    add(forward, earlier.cost, earlier.beside_bytes, session::left_bytes(earlier, own, cost.options().memory), act);
+    const std::vector<graph::StepGraph> forwards = session::try_build_earlier(earlier, own, cost).or_throw();
+    const std::vector<int64_t> peaks = session::peak_bytes(earlier, forwards, own, cost.options().memory);
+    for (size_t i = 0; i < forwards.size(); ++i) add(forwards[i], peaks[i], acts[i]);
   };
+  if (earlier.empty()) return acts;
   for (const strategy::StepPlan& plan : step.earlier)
     add_under(graph::build(plan, table, cost, graph.world_size));
   add_under(graph);
-  return act;
+  return acts;
 }
 
 OtherActs::Act OtherActs::planned_apart(Trunk& trunk, int64_t step,
                                         const std::vector<strategy::Sequence>& sequences) {
   const session::TrunkPlanning& planning = trunk.planning;
   const graph::Purpose purpose = planning.model.trained ? graph::Purpose::kTrain : graph::Purpose::kEvaluate;
-  const session::BuiltStep built =
-      session::build_step(planning.planner, planning.table, step, sequences,
-                          {.purpose = purpose, .link_plans = &trunk.links});
+  const session::BuiltStep built = session::build_step(planning.planner, planning.table, step, sequences,
+                                                       {.purpose = purpose, .link_plans = &trunk.links});
   Act act;
-  add(built.graph, planning.planner.cost(), planning.beside_bytes, {}, act);
+  int64_t most = 0;
+  for (const graph::RankMemory& memory : graph::predicted_memory(built.graph, planning.planner.cost()))
+    most = std::max(most, memory.peak_bytes);
+  add(built.graph, most + planning.beside_bytes, act);
   return act;
 }
 

@@ -19,16 +19,19 @@ class OtherActs {
  public:
   // `trained`: a planner of the run's own model, from whose prices the other models' prices are derived.
   // `beside_bytes`: memory per rank for its owner slices of all other models.
-  OtherActs(const plan::Planner& trained, std::vector<session::OtherModel> models, int64_t beside_bytes);
+  // `reference`: whether the trained model's reference is evaluated, too.
+  enum class Reference : uint8_t { kNone, kEvaluated };
+  OtherActs(const plan::Planner& trained, std::vector<session::OtherModel> models, Reference reference,
+            int64_t beside_bytes);
 
   struct Act {
     report::ActRecord record;
     report::TimeShares shares;
   };
-  // The acts in front of a system's update, one after the other. A teacher runs under the system's own plans.
-  // A critic and learnt rewards run once a step and are planned by Sluice for every system. InfeasibleError
-  // if a plan cannot cut the teacher, or if no rank has room for a model. `graph`: the update's, for the
-  // system's last plan; `sequences`: the whole step's.
+  // The acts in front of a system's update, one after the other. Teachers run under the system's own plans.
+  // A critic, learnt rewards and a reference run once a step and are planned by Sluice for every system.
+  // InfeasibleError if a plan cannot cut a teacher, or if no rank has room for a model. `graph`: the
+  // update's, for the system's last plan; `sequences`: the whole step's.
   std::vector<Act> of(const SystemStep& step, const std::vector<strategy::Sequence>& sequences,
                       const graph::StepGraph& graph, const cost::CostModel& cost,
                       const model::ParameterTable& table);
@@ -39,8 +42,8 @@ class OtherActs {
     session::TrunkPlanning planning;
     graph::LinkPlans links;
   };
-  static Act teacher(Trunk& trunk, const SystemStep& step, const graph::StepGraph& graph,
-                     const cost::CostModel& cost, const model::ParameterTable& table);
+  std::vector<Act> teachers(const SystemStep& step, const graph::StepGraph& graph,
+                            const cost::CostModel& cost, const model::ParameterTable& table);
   static Act planned_apart(Trunk& trunk, int64_t step, const std::vector<strategy::Sequence>& sequences);
 
   std::deque<Trunk> trunks_;

@@ -30,9 +30,11 @@ class OtherActsOfARun : public testing::Test {
         << R"("tie_word_embeddings": false, "max_position_embeddings": 128})";
   }
 
-  Scenario scenario(const std::string& strategies) const {
-    return scenario_of_run(
-        config::parse_config(R"(
+  Scenario scenario(const std::string& strategies, const std::vector<std::string>& more) const {
+    std::vector<std::string> settings{"data.train=[['" + (directory_ / "corpus").string() + "', 1.0]]",
+                                      "parallel.strategies=" + strategies};
+    settings.insert(settings.end(), more.begin(), more.end());
+    return scenario_of_run(config::parse_config(R"(
       [model]
       layers = 4
       hidden = 64
@@ -46,11 +48,11 @@ class OtherActsOfARun : public testing::Test {
       [parallel]
       calibration = "analytic"
       )",
-                             "the test",
-                             {"data.train=[['" + (directory_ / "corpus").string() + "', 1.0]]",
-                              "parallel.strategies=" + strategies, "teacher.hf=" + (directory_ / ".").string()}),
-        {.ranks = kTaughtRanks, .steps = 3});
+                                                "the test", settings),
+                           {.ranks = kTaughtRanks, .steps = 3});
   }
+
+  std::string folder() const { return (directory_ / ".").string(); }
 
   corpus::TemporaryDirectory directory_;
 };
@@ -63,9 +65,10 @@ Simulation simulated_with(const Scenario& scenario, OtherActs* others) {
 TEST_F(OtherActsOfARun, StandInFrontOfEachUpdate) {
   for (const char* strategies : {"['2x<1,1,1>']", "['<2,1,1>']", "['<1,2,1>']", "['<1,1,2,2>']"}) {
     SCOPED_TRACE(strategies);
-    const Scenario taught = scenario(strategies);
+    const Scenario taught = scenario(strategies, {"teacher.hf=" + folder()});
     ASSERT_NE(taught.others, nullptr);
-    const Simulation whole = simulated_with(taught, taught.others.get()), update = simulated_with(taught, nullptr);
+    const Simulation whole = simulated_with(taught, taught.others.get()),
+                     update = simulated_with(taught, nullptr);
     ASSERT_EQ(whole.run.steps.size(), 3);
     for (size_t i = 0; i < whole.run.steps.size(); ++i) {
       const report::StepRecord& step = whole.run.steps[i];
@@ -79,6 +82,32 @@ TEST_F(OtherActsOfARun, StandInFrontOfEachUpdate) {
       EXPECT_GE(step.peak_bytes, step.acts[0].peak_bytes);
       EXPECT_TRUE(update.run.steps[i].acts.empty());
     }
+  }
+}
+
+TEST_F(OtherActsOfARun, SeveralTeachersStandOneBehindTheOther) {
+  const Scenario taught = scenario("['<1,2,1>']", {"teacher.hf=['" + folder() + "', '" + folder() + "']"});
+  for (const report::StepRecord& step : simulated_with(taught, taught.others.get()).run.steps) {
+    ASSERT_EQ(step.acts.size(), 3);
+    EXPECT_EQ(step.acts[0].name, "teacher 1");
+    EXPECT_EQ(step.acts[1].name, "teacher 2");
+    EXPECT_EQ(step.acts[0].time_ns, step.acts[1].time_ns);
+    EXPECT_GT(step.acts[1].peak_bytes, step.acts[0].peak_bytes);  // by the first one's rows
+    EXPECT_EQ(step.time_ns, 2 * step.acts[0].time_ns + step.acts[2].time_ns);
+    EXPECT_EQ(step.shares.total_ns(), kTaughtRanks * step.time_ns);
+  }
+}
+
+TEST_F(OtherActsOfARun, AReferenceIsEvaluatedBeforeTheUpdate) {
+  const Scenario near = scenario("['<2,1,1>']", {"rl.algorithm=grpo", "rl.kl=0.1"});
+  ASSERT_NE(near.others, nullptr);
+  const Simulation whole = simulated_with(near, near.others.get()), update = simulated_with(near, nullptr);
+  for (size_t i = 0; i < whole.run.steps.size(); ++i) {
+    const report::StepRecord& step = whole.run.steps[i];
+    ASSERT_EQ(step.acts.size(), 2);
+    EXPECT_EQ(step.acts[0].name, "reference");
+    EXPECT_EQ(step.acts[1].time_ns, update.run.steps[i].time_ns);
+    EXPECT_LT(step.acts[0].time_ns, step.acts[1].time_ns);
   }
 }
 

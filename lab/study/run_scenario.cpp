@@ -54,22 +54,21 @@ std::vector<std::pair<std::string, std::string>> facts_of(const config::RunConfi
       {"seed", text(config.data.seed)}};
 }
 
-// The trained model gets the memory that other models leave. Acts of a reference, which computes once a
-// rollout, are not timed.
+// The trained model gets the memory that other models leave.
 void add_models_beside(const config::RunConfig& config, int64_t beside_bytes, Scenario& scenario) {
   if (beside_bytes == 0) return;
   std::vector<std::string> names;
   std::vector<session::OtherModel> models = session::other_models(config);
   for (const session::OtherModel& model : models)
     names.push_back(model.folder.empty() ? model.key : text(model.key, " ", model.folder.string()));
-  if (session::needs_reference(config.rl))
-    names.emplace_back("the reference, whose time is not in the steps");
+  const bool reference = session::needs_reference(config.rl);
+  if (reference) names.emplace_back("the reference");
   scenario.facts.emplace_back("beside the model", text(base::human_bytes(static_cast<double>(beside_bytes)),
                                                        " a rank for ", base::join(names, ", ")));
-  if (models.empty()) return;
+  if (models.empty() && !reference) return;
   scenario.others = std::make_shared<OtherActs>(
       session::make_planner(sluice_options(scenario.inputs), scenario.inputs.cost), std::move(models),
-      beside_bytes);
+      reference ? OtherActs::Reference::kEvaluated : OtherActs::Reference::kNone, beside_bytes);
 }
 
 }  // namespace

@@ -29,11 +29,11 @@ ParameterSource numbers() {
 // By parameters and elements, from a source that gives parts of `part` elements.
 void expect_rows_of_both(const model::ParameterTable& wanted, const model::ParameterTable& files,
                          int64_t part) {
-  const ParameterSource source = with_vocabulary(wanted, files, numbers());
+  const BucketSource source = with_vocabulary(files, numbers());
   for (const model::Bucket& bucket : wanted.buckets) {
     std::vector<float> values(static_cast<size_t>(bucket.size), -1.0F);
     for (int64_t begin = 0; begin < bucket.size; begin += part)
-      source(bucket.index, {begin, std::min(bucket.size, begin + part)}, values.data() + begin);
+      source(bucket, {begin, std::min(bucket.size, begin + part)}, values.data() + begin);
     const model::Bucket& other = files.buckets[static_cast<size_t>(bucket.index)];
     for (size_t p = 0; p < bucket.parameters.size(); ++p) {
       const model::Parameter& own = bucket.parameters[p];

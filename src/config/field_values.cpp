@@ -35,23 +35,46 @@ void Texts::write(toml::table& table, const std::string& key) const {
   }
 }
 
-void Integers::read(TomlSection& section, const std::string& key) {
+namespace {
+
+// `value_of(node)` reads an item; none: it is no such number.
+template <typename T, typename ValueOf>
+std::vector<T> listed(TomlSection& section, const std::string& key, const base::Range<T>& range,
+                      const char* what, const ValueOf& value_of) {
   const toml::array* numbers = section.node(key)->as_array();
-  const std::string expected = text("a list of ", what_, ", each ", base::expectation(range_));
+  const std::string expected = text("a list of ", what, ", each ", base::expectation(range));
   if (numbers == nullptr) section.refuse(key, expected);
-  value_.clear();
+  std::vector<T> list;
   for (const toml::node& number : *numbers) {
-    const auto given = number.value_exact<int64_t>();
-    if (!given || !range_.holds(*given)) section.refuse(key, expected);
-    value_.push_back(*given);
+    const std::optional<T> given = value_of(number);
+    if (!given || !range.holds(*given)) section.refuse(key, expected);
+    list.push_back(*given);
   }
+  return list;
 }
 
-void Integers::write(toml::table& table, const std::string& key) const {
+template <typename T>
+void insert_list(toml::table& table, const std::string& key, const std::vector<T>& list) {
   toml::array array;
-  for (const int64_t number : value_) array.push_back(number);
+  for (const T number : list) array.push_back(number);
   table.insert(key, std::move(array));
 }
+
+}  // namespace
+
+void Integers::read(TomlSection& section, const std::string& key) {
+  value_ = listed(section, key, range_, what_,
+                  [](const toml::node& number) { return number.value_exact<int64_t>(); });
+}
+
+void Integers::write(toml::table& table, const std::string& key) const { insert_list(table, key, value_); }
+
+void Numbers::read(TomlSection& section, const std::string& key) {
+  value_ =
+      listed(section, key, range_, what_, [](const toml::node& number) { return number.value<double>(); });
+}
+
+void Numbers::write(toml::table& table, const std::string& key) const { insert_list(table, key, value_); }
 
 void Betas::read(TomlSection& section, const std::string& key) {
   const toml::array* betas = section.node(key)->as_array();

@@ -214,6 +214,20 @@ class Integers final : public FieldValue {
   const char* what_;
 };
 
+// A list of numbers, which `what` names for people: "weights".
+class Numbers final : public FieldValue {
+ public:
+  Numbers(std::vector<double>& value, const base::Range<double>& range, const char* what)
+      : value_(value), range_(range), what_(what) {}
+  void read(TomlSection& section, const std::string& key) override;
+  void write(toml::table& table, const std::string& key) const override;
+
+ private:
+  std::vector<double>& value_;
+  base::Range<double> range_;
+  const char* what_;
+};
+
 // Two numbers from 0 to below 1.
 class Betas final : public FieldValue {
  public:

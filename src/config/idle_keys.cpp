@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "config/keys.h"
+#include "config/learnt_rewards.h"
 
 namespace sluice::config {
 namespace {
@@ -28,8 +29,12 @@ bool compares_groups(const RunConfig& config) { return config.rl.rolls_out() && 
 bool rolls_out(const RunConfig& config) { return config.rl.rolls_out(); }
 bool generates(const RunConfig& config) { return config.generates(); }
 bool decodes(const RunConfig& config) { return config.generates() || config.train.sample_every > 0; }
+bool has_reward_models(const RunConfig& config) {
+  return config.rl.rolls_out() && !learnt_rewards(config.rl.reward).empty();
+}
 bool has_teacher(const RunConfig& config) { return !config.teacher.hf.empty(); }
 bool trains_mtp(const RunConfig& config) { return config.train.mtp == MtpUse::kTrain; }
+bool has_teachers(const RunConfig& config) { return config.teacher.hf.size() > 1; }
 bool mixes(const RunConfig& config) {
   return has_teacher(config) && config.teacher.divergence == Divergence::kJsd;
 }
@@ -43,6 +48,7 @@ constexpr const char* kRollouts = "where rl.algorithm has rollouts";
 constexpr Need kRlNeeds[] = {
     {"baseline", compares_groups,
      "where responses to a prompt are compared: with grpo, dapo, dr_grpo or reinforce"},
+    {"reward_base", has_reward_models, "beside a \"model:FOLDER\" in rl.reward"},
     {"critic", is_ppo, kPpo},
     {"critic_lr", is_ppo, kPpo},
     {"gamma", is_ppo, kPpo},
@@ -60,6 +66,8 @@ constexpr Need kTeacherNeeds[] = {
     {"temperature", has_teacher, kTeacher},
     {"alpha", has_teacher, kTeacher},
     {"lmbda", has_teacher, kTeacher},
+    {"base", has_teacher, kTeacher},
+    {"weights", has_teachers, "beside several folders in teacher.hf"},
 };
 constexpr Need kGenerationNeeds[] = {
     {"gen_batch_size", rolls_out, kRollouts},

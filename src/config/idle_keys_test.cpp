@@ -16,9 +16,9 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr RlAlgorithm kAll[] = {RlAlgorithm::kNone,  RlAlgorithm::kGrpo,      RlAlgorithm::kDapo,
+constexpr RlAlgorithm kAll[] = {RlAlgorithm::kNone,   RlAlgorithm::kGrpo,      RlAlgorithm::kDapo,
                                 RlAlgorithm::kDrGrpo, RlAlgorithm::kReinforce, RlAlgorithm::kPpo,
-                                RlAlgorithm::kDpo,   RlAlgorithm::kKto};
+                                RlAlgorithm::kDpo,    RlAlgorithm::kKto};
 
 std::string refusal(const RunConfig& config) {
   try {
@@ -84,7 +84,7 @@ TEST(IdleKeys, ATeachersKeysNeedATeacher) {
   RunConfig config;
   config.teacher.lmbda = 0.5;
   EXPECT_THAT(refusal(config), HasSubstr("teacher.lmbda is 0.5, which has an effect only beside teacher.hf"));
-  config.teacher.hf = "folder";
+  config.teacher.hf = {"folder"};
   EXPECT_EQ(refusal(config), "");
   config.teacher.beta = 0.1;
   EXPECT_THAT(refusal(config), HasSubstr("teacher.beta is 0.1"));

@@ -18,6 +18,7 @@ constexpr base::Range<int64_t> kSeeds{0, std::numeric_limits<int64_t>::max()};
 constexpr base::Range<int> kRanks{1, 1 << 20};
 constexpr base::Range<double> kGib{0, 1e6};
 constexpr base::Range<double> kRates{0, 1e3};
+constexpr base::Range<double> kTeacherWeights{1e-6, 1e6};
 constexpr base::Range<int64_t> kSeconds{0, 86'400};
 
 constexpr Word<model::RopeScaling> kRopeScalings[] = {{"none", model::RopeScaling::kNone},
@@ -246,6 +247,8 @@ void visit_rewards(RlConfig& rl, Fields& keys) {
        "rewards, added up: exact | number | regex:PATTERN | python:FILE.py:FUNCTION, against the document's "
        "own answer; "
        "model:FOLDER, a reward model's score of prompt and response");
+  keys("reward_base", Choice(rl.reward_base, kBases),
+       "format of the matrices of reward models' layers (fine_tuning.md): none, or codes of 4 or 8 bits");
   keys("reward_timeout_s", Number(rl.reward_timeout_s, {1e-3, 1e6}),
        "seconds for the reward of one response");
   keys("on_bad_reward", Choice(rl.on_bad_reward, kOnBadReward),
@@ -545,8 +548,14 @@ void visit_link(RunConfig& config, Fields& keys) {
 
 void visit_teacher(RunConfig& config, Fields& keys) {
   TeacherConfig& teacher = config.teacher;
-  keys("hf", Text(teacher.hf),
-       "folder of a language model of the same tokenizer, which stays as it is; \"\": none");
+  keys("hf", Texts(teacher.hf),
+       "folder of a language model of the same tokenizer, which stays as it is; or several; []: none");
+  std::erase(teacher.hf, "");
+  keys("weights", Numbers(teacher.weights, kTeacherWeights, "weights"),
+       "of several teachers: parts of the loss that their divergences are, relative to the sum; []: all "
+       "alike");
+  keys("base", Choice(teacher.base, kBases),
+       "format of the matrices of the teachers' layers (fine_tuning.md): none, or codes of 4 or 8 bits");
   keys("divergence", Choice(teacher.divergence, kDivergences),
        "loss of each token: forward_kl from the trained model to the teacher, "
        "reverse_kl from the teacher to it, or jsd between both");

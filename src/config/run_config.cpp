@@ -24,9 +24,6 @@ double margin_bytes(const MemoryConfig& memory, double whole, bool on_gpu) {
   return on_gpu ? 2 * kGiB : std::min(2 * kGiB, whole / 10);
 }
 
-namespace {
-
-// Bytes of a word of a frozen base's codes, which travel as numbers of the compute type.
 int64_t word_bytes(ComputeType dtype) {
   switch (dtype) {
     case ComputeType::kBFloat16: return 2;
@@ -36,8 +33,6 @@ int64_t word_bytes(ComputeType dtype) {
   }
   return 4;
 }
-
-}  // namespace
 
 void resolve_dtype(RunConfig& config, bool on_gpu) {
   ComputeType& dtype = config.train.dtype;

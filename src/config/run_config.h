@@ -115,6 +115,7 @@ struct RlConfig {
   int64_t max_completion_length = 1024;      // tokens
   double temperature = 1;                    // the policy's, in sampling and in training
   std::vector<std::string> reward{"exact"};  // rl/reward.h
+  base::WeightFormat reward_base = base::WeightFormat::kPlain;  // of the matrices of reward models' layers
   double reward_timeout_s = 10;
   OnBadReward on_bad_reward = OnBadReward::kStop;
   std::filesystem::path python;   // interpreter for Python rewards; empty: python3 of PATH
@@ -180,7 +181,9 @@ struct HeadConfig {
 using model::Divergence;
 
 struct TeacherConfig {
-  std::string hf;  // folder of the teacher; empty: tokens of documents are the only targets
+  std::vector<std::string> hf;  // folders of the teachers; empty: tokens of documents are the only targets
+  std::vector<double> weights;  // of the teachers' divergences, relative to their sum; empty: all alike
+  base::WeightFormat base = base::WeightFormat::kPlain;  // format of the matrices of the teachers' layers
   Divergence divergence = Divergence::kForwardKl;
   double beta = 0.5;       // for kJsd
   double temperature = 1;  // both models' logits are divided by it
@@ -363,6 +366,9 @@ double margin_bytes(const MemoryConfig& memory, double whole, bool on_gpu);
 
 // Resolves train.dtype = "auto" to bfloat16 on GPUs and float32 on CPUs, and the base's word size with it.
 void resolve_dtype(RunConfig& config, bool on_gpu);
+
+// Bytes of a word of a frozen base's codes, which travel as numbers of the compute type.
+int64_t word_bytes(ComputeType dtype);
 
 // The codecs of [link] and train.reduce_dtype under this dtype. InputError if parameters are to travel as
 // float32 but ranks compute with another type. REQUIRES: the dtype is resolved.

@@ -1,11 +1,13 @@
 // Losses that draw a model's distribution towards a teacher's, over the whole vocabulary (Agarwal et al.,
-// On-Policy Distillation of Language Models, GKD, 2024). Both models have the same rows. Logits exist for a
-// chunk of rows at a time; each TP rank has those of its part of the vocabulary.
+// On-Policy Distillation of Language Models, GKD, 2024), or towards those of several teachers, by the
+// weighted sum of the divergences. All models have the same rows. Logits exist for a chunk of rows at a time;
+// each TP rank has those of its part of the vocabulary.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "layers/tensor_parallel.h"
 #include "model/head_chunk_rows.h"
@@ -14,20 +16,25 @@ namespace sluice::layers {
 
 using model::Divergence;
 
+struct Teacher {
+  double weight = 1;  // of its divergence in the loss
+  // Vocabulary entries that it has in common with the trained model and over which distributions are taken;
+  // 0: all. The entries behind them only pad an output matrix.
+  int64_t entries = 0;
+};
+
 struct Distillation {
   Divergence divergence = Divergence::kForwardKl;
   double beta = 0.5;       // kJsd: the teacher's weight, inside (0, 1)
   double temperature = 1;  // both models' logits are divided by it
-  double alpha = 1;        // weight of the divergence; 1 − alpha weighs the targets' own loss
-  // Vocabulary entries that both models have and over which distributions are taken; 0: all. The entries
-  // behind them only pad an output matrix.
-  int64_t entries = 0;
+  double alpha = 1;        // weight of the divergences; 1 − alpha weighs the targets' own loss
+  std::vector<Teacher> teachers = {{}};
 };
 
 // A model's end before its output product: the rows with a target after the final norm, laid out as in
 // Targets, and this rank's part of the output matrix.
 struct HeadRows {
-  at::Tensor row_MH;  // undefined: there is no teacher
+  at::Tensor row_MH;
   at::Tensor output_VH;
   double cap = 0;          // logit cap (model::HeadKind)
   at::Tensor bias_V = {};  // logit bias; undefined: none

@@ -10,6 +10,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "base/interval.h"
@@ -113,35 +114,60 @@ at::Tensor wide_logits(double cap, const at::Tensor& y_CH, const at::Tensor& out
   return logits_CV;
 }
 
-// The number of this rank's entries that both models have.
-int64_t common_entries(const Distillation& distillation, const HeadParameters& weights) {
+// The number of this rank's entries that the teacher has, too.
+int64_t common_entries(const Teacher& teacher, const HeadParameters& weights) {
   const int64_t own = weights.vocabulary.size();
-  if (distillation.entries == 0) return own;
-  return std::clamp<int64_t>(distillation.entries - weights.vocabulary.begin, 0, own);
+  if (teacher.entries == 0) return own;
+  return std::clamp<int64_t>(teacher.entries - weights.vocabulary.begin, 0, own);
 }
 
-ChunkGradient gradient_of_divergence(const LayerContext& context, const HeadParameters& weights,
-                                     const HeadRows& teacher, const at::Tensor& y_CH,
-                                     const at::Tensor& teacher_y_CH) {
+// A teacher's divergence and its gradient, as wide as it is computed.
+DistilledRows divergence_from(const LayerContext& context, const HeadParameters& weights, size_t which,
+                              const HeadRows& teacher, const at::Tensor& y_CH,
+                              const at::Tensor& teacher_y_CH) {
   at::Tensor dcapped_CV;
   const at::Tensor logits_CV =
       wide_logits(weights.kind->cap, y_CH, weights.output_VH, scaled_bias(context, weights), &dcapped_CV);
   const at::Tensor teacher_CV =
       wide_logits(teacher.cap, teacher_y_CH, teacher.output_VH, teacher.bias_V, nullptr);
-  const int64_t entries = logits_CV.size(1), common = common_entries(*context.distillation, weights);
+  const int64_t entries = logits_CV.size(1),
+                common = common_entries(context.distillation->teachers[which], weights);
   DistilledRows found = distill(*context.distillation, context.parallel, logits_CV.narrow(1, 0, common),
                                 teacher_CV.narrow(1, 0, common));
   if (common < entries) found.dlogits_CV = at::constant_pad_nd(found.dlogits_CV, {0, entries - common});
   if (dcapped_CV.defined()) found.dlogits_CV.mul_(dcapped_CV);
-  return {found.dlogits_CV.to(y_CH.scalar_type()), found.loss_C, {}};
+  return found;
 }
 
-// The divergence from the teacher mixed with the targets' own loss. The latter recomputes the logits, because
-// the divergence needs more memory for a chunk than is left beside a second copy.
-ChunkGradient gradient_of_teacher(const LayerContext& context, const HeadParameters& weights,
-                                  const Targets& targets, base::Interval chunk, const at::Tensor& y_CH,
-                                  const at::Tensor& teacher_y_CH) {
-  ChunkGradient found = gradient_of_divergence(context, weights, targets.teacher, y_CH, teacher_y_CH);
+// The weighted sum of the teachers' divergences. `teachers` have all TP ranks' rows, of which this chunk has
+// `place_C`. Each divergence makes the trained model's logits anew, because it overwrites them.
+ChunkGradient gradient_of_divergences(const LayerContext& context, const HeadParameters& weights,
+                                      const std::vector<HeadRows>& teachers, const at::Tensor& y_CH,
+                                      const at::Tensor& place_C) {
+  DistilledRows sum;
+  for (size_t i = 0; i < teachers.size(); ++i) {
+    DistilledRows found =
+        divergence_from(context, weights, i, teachers[i], y_CH, teachers[i].row_MH.index_select(0, place_C));
+    if (const double weight = context.distillation->teachers[i].weight; weight != 1) {
+      found.dlogits_CV.mul_(weight);
+      found.loss_C = weight * found.loss_C;
+    }
+    if (i == 0) {
+      sum = std::move(found);
+    } else {
+      sum.dlogits_CV.add_(found.dlogits_CV);
+      sum.loss_C = sum.loss_C + found.loss_C;
+    }
+  }
+  return {sum.dlogits_CV.to(y_CH.scalar_type()), sum.loss_C, {}};
+}
+
+// The teachers' divergences mixed with the targets' own loss. The latter recomputes the logits, because a
+// divergence needs more memory for a chunk than is left beside a second copy.
+ChunkGradient gradient_of_teachers(const LayerContext& context, const HeadParameters& weights,
+                                   const Targets& targets, const std::vector<HeadRows>& teachers,
+                                   base::Interval chunk, const at::Tensor& y_CH, const at::Tensor& place_C) {
+  ChunkGradient found = gradient_of_divergences(context, weights, teachers, y_CH, place_C);
   const double alpha = context.distillation->alpha;
   if (alpha == 1) return found;
   const ChunkGradient own = gradient_of_targets(context, weights, targets, chunk, y_CH);
@@ -211,7 +237,8 @@ int64_t head_chunk_rows(const LayerContext& context, const HeadParameters& weigh
   const int64_t width = (weights.kind->output.rows() + context.parallel.tp - 1) / context.parallel.tp;
   int64_t copies = 1;
   if (context.distillation) {
-    copies = model::distilled_logit_copies(context.distillation->divergence);
+    copies = model::distilled_logit_copies(context.distillation->divergence,
+                                           context.distillation->teachers.size());
     logit_bytes = std::max<int64_t>(4, logit_bytes);  // divergences are in float or wider on every device
   }
   if (weights.kind->cap > 0) ++copies;  // the cap's derivative needs another copy
@@ -227,16 +254,14 @@ HeadResult head_forward_backward(const LayerContext& context, const HeadParamete
   ops::RmsNorm norm = final_norm(context, weights, x_SH.index_select(0, targets.row_M));
   at::Tensor y_GH = context.parallel.all_gather_rows(norm.y_TH);
   norm.y_TH.reset();
-  const HeadRows& teacher = targets.teacher;
-  at::Tensor teacher_y_GH;
-  if (teacher.row_MH.defined()) teacher_y_GH = context.parallel.all_gather_rows(teacher.row_MH);
+  std::vector<HeadRows> teachers = targets.teachers;
+  for (HeadRows& teacher : teachers) teacher.row_MH = context.parallel.all_gather_rows(teacher.row_MH);
   at::Tensor dy_GH = at::zeros_like(y_GH);
   for_each_chunk(context, weights, x_SH, targets, [&](base::Interval chunk, const at::Tensor& place_C) {
     const at::Tensor y_CH = y_GH.index_select(0, place_C);
-    const ChunkGradient found = teacher_y_GH.defined()
-                                    ? gradient_of_teacher(context, weights, targets, chunk, y_CH,
-                                                          teacher_y_GH.index_select(0, place_C))
-                                    : gradient_of_targets(context, weights, targets, chunk, y_CH);
+    const ChunkGradient found =
+        teachers.empty() ? gradient_of_targets(context, weights, targets, chunk, y_CH)
+                         : gradient_of_teachers(context, weights, targets, teachers, chunk, y_CH, place_C);
     sums[0].add_(found.reported_C.sum());
     if (found.notes_CK.defined()) sums.narrow(0, 1, found.notes_CK.size(1)).add_(found.notes_CK.sum(0));
     dy_GH.index_copy_(0, place_C, ops::times(found.dlogits_CV, weights.output_VH));
@@ -247,7 +272,7 @@ HeadResult head_forward_backward(const LayerContext& context, const HeadParamete
       at::Tensor(gradients.bias_K).add_(dlogits_V.div_(logit_divisor(context, weights)));
     }
   });
-  teacher_y_GH.reset();
+  teachers.clear();
   y_GH.reset();
   if (const double divisor = logit_divisor(context, weights); divisor != 1.0) dy_GH.div_(divisor);
   at::Tensor dy_MH = context.parallel.reduce_scatter_rows(dy_GH);

@@ -21,12 +21,12 @@ namespace sluice::layers {
 // equally many rows to the all-gather. A rank with fewer repeats its shard's first row as a filler, whose
 // results are ignored. Indices and targets are int64 on the layers' device.
 struct Targets {
-  at::Tensor row_M;     // this rank's shard rows with a target, then fillers
-  int64_t own = 0;      // how many of row_M are no fillers
-  at::Tensor place_R;   // by row with a target, ascending: its place among all ranks' M rows
-  at::Tensor target_R;  // next tokens, in the same order
-  at::Tensor given_RF;  // double: the loss's figures for these rows; undefined: none
-  HeadRows teacher;     // rows of the distillation's teacher (LayerContext::distillation)
+  at::Tensor row_M;                     // this rank's shard rows with a target, then fillers
+  int64_t own = 0;                      // how many of row_M are no fillers
+  at::Tensor place_R;                   // by row with a target, ascending: its place among all ranks' M rows
+  at::Tensor target_R;                  // next tokens, in the same order
+  at::Tensor given_RF;                  // double: the loss's figures for these rows; undefined: none
+  std::vector<HeadRows> teachers = {};  // rows of each of the distillation's teachers
 };
 // `target_of_row`: the next token of each of the micro-batch's rows, or -1 if there is none (a sequence's
 // last token, masked tokens, inert rows). `given`: equally many figures for each row with a target, row by

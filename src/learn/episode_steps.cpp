@@ -102,8 +102,8 @@ run::PreparedStep prepare_episodes(run::RunContext& run, const rl::MiniBatch& ep
                                    graph::Purpose purpose) {
   const run::StepInputs inputs = run.planning().inputs();
   // A teacher that reads the same sequences may not be able to branch.
-  const bool shares = inputs.earlier == nullptr &&
-                      session::shares_prompts(run.config(), inputs.planner.cost().options().model);
+  const bool shares =
+      inputs.earlier.empty() && session::shares_prompts(run.config(), inputs.planner.cost().options().model);
   const std::vector<session::PromptResponses> answers = answers_of(episodes);
   const std::vector<Sequence> sequences =
       shares ? session::best_response_sequences(inputs.planner, step, answers)
@@ -115,7 +115,7 @@ run::PreparedStep prepare_episodes(run::RunContext& run, const rl::MiniBatch& ep
 }
 
 std::vector<std::vector<double>> log_probabilities(run::RunContext& run, const rl::MiniBatch& episodes,
-                                                   int64_t step) {
+                                                   int64_t step, report::ActRecord& act) {
   run::PreparedStep prepared;
   run.control().together("planning an evaluation of responses", [&] {
     prepared = prepare_episodes(run, episodes, step, graph::Purpose::kEvaluate);
@@ -123,7 +123,12 @@ std::vector<std::vector<double>> log_probabilities(run::RunContext& run, const r
   runtime::RowFigures rows;
   {
     const auto running = run.activity().nodes(base::text("evaluating responses of step ", step));
-    run.engine().evaluate(prepared.graph, prepared.tokens, &rows);
+    const runtime::StepResult result = run.engine().evaluate(prepared.graph, prepared.tokens, &rows);
+    report::add({.time_ns = result.timing.step_ns,
+                 .predicted_ns = prepared.graph.makespan_ns,
+                 .peak_bytes = result.peak_bytes,
+                 .predicted_peak_bytes = prepared.predicted_peak_bytes},
+                act);
   }
   const std::vector<std::vector<double>>& losses = rows.losses;
   std::vector<RowLogProbability> own;

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "report/step_record.h"
 #include "rl/episode.h"
 #include "run/run_context.h"
 
@@ -32,8 +33,9 @@ run::PreparedStep prepare_episodes(run::RunContext& run, const rl::MiniBatch& ep
                                    graph::Purpose purpose);
 
 // Collective: the model's log-probabilities of each response's tokens, the same on every rank, under the plan
-// that an evaluation of the mini-batch gets. `step` names the evaluation for people.
+// that an evaluation of the mini-batch gets. `step` names the evaluation for people. Adds the evaluation's
+// figures to `act`.
 std::vector<std::vector<double>> log_probabilities(run::RunContext& run, const rl::MiniBatch& episodes,
-                                                   int64_t step);
+                                                   int64_t step, report::ActRecord& act);
 
 }  // namespace sluice::learn

@@ -89,15 +89,18 @@ rl::MiniBatch Preferences::elsewhere(const rl::MiniBatch& batch) const {
 report::StepRecord Preferences::weigh(rl::MiniBatch& batch) {
   const bool pairs = config_.algorithm == config::RlAlgorithm::kDpo;
   const rl::MiniBatch mismatched = pairs ? rl::MiniBatch() : elsewhere(batch);
+  report::StepRecord known;
   const auto sums_of = [&](const rl::MiniBatch& of) {
     std::vector<double> sums;
     if (of.empty()) return sums;
-    for (const std::vector<double>& values : log_probabilities(run_, of, step_))
+    for (const std::vector<double>& values : log_probabilities(run_, of, step_, known.acts.back()))
       sums.push_back(sum_of(values));
     return sums;
   };
+  known.acts.push_back({.name = "policy"});
   std::vector<double> gain = sums_of(batch), gain_elsewhere = sums_of(mismatched);
   {
+    known.acts.push_back({.name = "reference"});
     const run::Reference::InPlace parameters(run_.reference());
     const auto subtract = [&](const rl::MiniBatch& of, std::vector<double>& from) {
       const std::vector<double> reference = sums_of(of);
@@ -116,7 +119,6 @@ report::StepRecord Preferences::weigh(rl::MiniBatch& batch) {
     batch[i].advantage = weighed.advantages[i];
     batch[i].weight = static_cast<double>(targets) / count;
   }
-  report::StepRecord known;
   known.loss = weighed.loss;
   known.reward_margin = weighed.reward_margin;
   known.accuracy = weighed.accuracy;

@@ -260,21 +260,25 @@ void Rollouts::shape(std::vector<Group>& groups) {
     for (size_t i = 0; i < batch.size(); ++i) batch[i].weight = weights[i];
   }
   // The first update needs no old log-probabilities: they are its own. Rewards of tokens take them anyway.
+  report::ActRecord policy{.name = "policy"};
   for (size_t update = objective_.reward_kl > 0 ? 0 : 1; update < batches_.size(); ++update) {
-    std::vector<std::vector<double>> old = log_probabilities(run_, batches_[update], step_);
+    std::vector<std::vector<double>> old = log_probabilities(run_, batches_[update], step_, policy);
     for (size_t i = 0; i < old.size(); ++i) batches_[update][i].old_log_probs = std::move(old[i]);
   }
+  if (policy.time_ns > 0) told_.acts.push_back(policy);
   if (objective_.kl > 0 || objective_.reward_kl > 0) find_reference();
   if (critic_ != nullptr)
     told_.acts.push_back(find_token_advantages(*critic_, config_, objective_, step_, batches_));
 }
 
 void Rollouts::find_reference() {
+  report::ActRecord act{.name = "reference"};
   const run::Reference::InPlace reference(run_.reference());
   for (rl::MiniBatch& batch : batches_) {
-    std::vector<std::vector<double>> found = log_probabilities(run_, batch, step_);
+    std::vector<std::vector<double>> found = log_probabilities(run_, batch, step_, act);
     for (size_t i = 0; i < found.size(); ++i) batch[i].ref_log_probs = std::move(found[i]);
   }
+  told_.acts.push_back(act);
 }
 
 }  // namespace sluice::learn

@@ -95,15 +95,21 @@ void say_block_types(Outline& outline) {
   outline.block_types = std::move(types);
 }
 
-void set_frozen(Outline& outline, const ParameterTable& table, const std::vector<std::string>& patterns,
-                Naming naming = Naming::kPatterns) {
-  const auto bits = [&](int64_t position) { return frozen_bits(table, position, patterns, naming); };
+void freeze_blocks(Outline& outline, const ParameterTable& table, const std::vector<std::string>& patterns,
+                   Naming naming) {
   say_block_types(outline);
   const int64_t first = table.program.blocks().begin;
-  for (int64_t layer = 0; layer < outline.layers; ++layer)
-    outline.block_types[static_cast<size_t>(layer)].frozen = bits(first + layer);
-  outline.frozen_embedding = bits(table.program.embedding());
-  outline.frozen_head = bits(table.program.head());
+  for (int64_t layer = 0; layer < outline.layers; ++layer) {
+    outline.block_types[static_cast<size_t>(layer)].frozen =
+        frozen_bits(table, first + layer, patterns, naming);
+  }
+}
+
+void set_frozen(Outline& outline, const ParameterTable& table, const std::vector<std::string>& patterns,
+                Naming naming = Naming::kPatterns) {
+  freeze_blocks(outline, table, patterns, naming);
+  outline.frozen_embedding = frozen_bits(table, table.program.embedding(), patterns, naming);
+  outline.frozen_head = frozen_bits(table, table.program.head(), patterns, naming);
 }
 
 // A head of numbers trains whole beside adapters, like PEFT's modules_to_save: no base model has it.
@@ -389,6 +395,26 @@ bool is_tuned(const Model& model) {
          outline.experts.remembers_loads || std::ranges::any_of(outline.block_types, frozen);
 }
 
+namespace {
+
+// The model of the outline, if its coded matrices divide into the format's blocks; else InputError naming the
+// format's key.
+Model dividing(Outline outline, const std::string& key) {
+  Model result(std::move(outline));
+  const ParameterTable table = parameter_table(result);
+  for (const Bucket& bucket : table.buckets) {
+    for (const Parameter& parameter : bucket.parameters) {
+      const std::string fault = bucket.coded ? format_fault(result.base(), parameter) : "";
+      if (fault.empty()) continue;
+      throw InputError(text(key, " is ", base::name_of(result.base().format), ", but ", fault,
+                            ": choose \"nf4\", whose blocks may have parts of several rows"));
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
 Model with_base(const Model& model, const BaseFormat& format) {
   if (!format.coded()) return model;
   const char* name = base::name_of(format.format);
@@ -399,18 +425,15 @@ Model with_base(const Model& model, const BaseFormat& format) {
   }
   Outline outline = model.outline();
   outline.base = format;
-  Model result(std::move(outline));
-  const ParameterTable table = parameter_table(result);
-  for (const Bucket& bucket : table.buckets) {
-    for (const Parameter& parameter : bucket.parameters) {
-      const std::string fault = bucket.coded ? format_fault(format, parameter) : "";
-      if (fault.empty()) continue;
-      throw InputError(text("model.base is ", name, ", but ", fault,
-                            ": choose \"nf4\", whose blocks may have parts "
-                            "of several rows"));
-    }
-  }
-  return result;
+  return dividing(std::move(outline), "model.base");
+}
+
+Model coded(const Model& model, const BaseFormat& format, const std::string& key) {
+  if (!format.coded()) return model;
+  Outline outline = untuned(model).outline();
+  freeze_blocks(outline, parameter_table(outline), {"*"}, Naming::kPatterns);
+  outline.base = format;
+  return dividing(std::move(outline), key);
 }
 
 Model with_plain_base(const Model& model) {

@@ -68,6 +68,9 @@ Model with_rank(const Model& model, int64_t rank);
 // The model that keeps in few bits the block matrices that LoRA freezes. InputError if there are no adapters,
 // or if a matrix does not divide into the format's blocks.
 Model with_base(const Model& model, const BaseFormat& format);
+// A model that computes without being trained, with the matrices of its blocks in few bits. `key`: the
+// format's key, for messages. InputError as with_base; the model as it is if the format is plain.
+Model coded(const Model& model, const BaseFormat& format, const std::string& key);
 // The same model with uncoded numbers as its frozen base.
 Model with_plain_base(const Model& model);
 

@@ -32,7 +32,9 @@ struct PathShare {
 
 // A step's work with one of several models (docs/decisions/0036-trunks-and-acts.md), on the first rank.
 struct ActRecord {
-  std::string name;  // "teacher", "critic", "rewards", "values"; the trained model's: "update"
+  // "teacher", "critic", "rewards", "values", "reference"; the trained model's: "policy" for
+  // log-probabilities before an update, and "update".
+  std::string name;
   int64_t time_ns = 0;
   int64_t predicted_ns = 0;  // 0: not known
   int64_t peak_bytes = 0;

@@ -77,6 +77,8 @@ OfflinePlanning offline_planning(config::RunConfig config, int ranks, const corp
     session::require_fit(others.back(),
                          config.generates() ? config::longest_context(config) : data.longest_sequence());
   }
+  if (config.rl.rolls_out() && session::needs_reference(config.rl))
+    others.push_back(session::reference_of(planner, beside_bytes));
   return {std::move(planner), std::move(data), std::move(others), beside_bytes};
 }
 

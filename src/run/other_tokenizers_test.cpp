@@ -57,7 +57,7 @@ class OtherTokenizers : public testing::Test {
 
 TEST_F(OtherTokenizers, RowsThatOnlyPadMayDiffer) {
   for (const int64_t rows : {60, 70}) {
-    config_.teacher.hf = write("padded", rows);
+    config_.teacher.hf = {write("padded", rows)};
     write_tokenizer("padded", 58);
     EXPECT_EQ(refusal(), "");
     const int unmatched = static_cast<int>(std::min<int64_t>(rows, 64)) + 1;
@@ -73,13 +73,13 @@ TEST_F(OtherTokenizers, RowsThatOnlyPadMayDiffer) {
 }
 
 TEST_F(OtherTokenizers, OtherRowsNeedATokenizerToTellBy) {
-  config_.teacher.hf = write("larger", 65);
+  config_.teacher.hf = {write("larger", 65)};
   expect_refused_for("rows for 65 tokens, but the model that is trained has 64");
   expect_refused_for("put its tokenizer into its folder");
 }
 
 TEST_F(OtherTokenizers, ATeacherOfAnotherTokenizerIsNamed) {
-  config_.teacher.hf = write("teacher");
+  config_.teacher.hf = {write("teacher")};
   config_.model.hf = write("student");
   write_tokenizer("teacher", 58, "v");
   EXPECT_EQ(refusal(), "");

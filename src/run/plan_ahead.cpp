@@ -21,7 +21,7 @@ session::BuiltStep built_step(const StepInputs& inputs, int64_t step,
                               const std::vector<strategy::Sequence>& sequences, graph::Purpose purpose) {
   const graph::BuildOptions options{.purpose = purpose, .link_plans = inputs.link_plans};
   const bool trains = purpose == graph::Purpose::kTrain;
-  const session::EarlierAct* const earlier = trains ? inputs.earlier : nullptr;
+  const session::EarlierActs earlier = trains ? inputs.earlier : session::EarlierActs();
   const bool kept = inputs.plans != nullptr && trains;
   const auto learnt = trains && inputs.step_planners != nullptr ? inputs.step_planners->at(step) : nullptr;
   const plan::Planner& planner = learnt ? learnt->planner : inputs.planner;
@@ -30,7 +30,7 @@ session::BuiltStep built_step(const StepInputs& inputs, int64_t step,
   if (std::optional<strategy::StepPlan> plan =
           kept ? inputs.plans->find(key, inputs.world_size) : std::nullopt) {
     auto graph = graph::try_build(*plan, inputs.table, planner.cost(), inputs.world_size, options);
-    if (graph && earlier == nullptr)
+    if (graph && earlier.empty())
       return {.plan = std::move(*plan), .graph = std::move(*graph), .fallback = ""};
   }
   session::BuiltStep built = session::build_step(planner, inputs.table, step, sequences, options, earlier);
@@ -38,25 +38,19 @@ session::BuiltStep built_step(const StepInputs& inputs, int64_t step,
   return built;
 }
 
-int64_t fullest(const std::vector<graph::RankMemory>& memory, const std::vector<int64_t>& more) {
-  int64_t most = 0;
-  for (size_t rank = 0; rank < memory.size(); ++rank)
-    most = std::max(most, memory[rank].peak_bytes + (more.empty() ? 0 : more[rank]));
-  return most;
-}
-
 void predict_memory(const StepInputs& inputs, PreparedStep& prepared) {
   const cost::CostModel& cost = inputs.planner.cost();
-  std::vector<int64_t> kept, rows;
-  if (prepared.earlier) {
-    const session::EarlierAct& act = *inputs.earlier;
-    kept = session::kept_bytes(act, prepared.graph, cost.options().memory);
-    rows = session::left_bytes(act, prepared.graph, cost.options().memory);
+  std::vector<int64_t> kept(prepared.graph.programs.size());
+  if (!prepared.earlier.empty()) {
+    const cost::MemoryModel& memory = cost.options().memory;
+    kept = session::kept_bytes(inputs.earlier, prepared.graph, memory);
     prepared.earlier_peak_bytes =
-        fullest(graph::predicted_memory(*prepared.earlier, act.cost), rows) + act.beside_bytes;
+        session::peak_bytes(inputs.earlier, prepared.earlier, prepared.graph, memory);
   }
-  prepared.predicted_peak_bytes =
-      fullest(graph::predicted_memory(prepared.graph, cost), kept) + inputs.beside_bytes;
+  int64_t most = 0;
+  const std::vector<graph::RankMemory> own = graph::predicted_memory(prepared.graph, cost);
+  for (size_t rank = 0; rank < own.size(); ++rank) most = std::max(most, own[rank].peak_bytes + kept[rank]);
+  prepared.predicted_peak_bytes = most + inputs.beside_bytes;
 }
 
 }  // namespace
@@ -93,7 +87,8 @@ PreparedStep prepare_step(const StepInputs& inputs, const std::vector<strategy::
   base::CanonicalBytes agreed;
   agreed.add(static_cast<int64_t>(strategy::hash(prepared.plan)))
       .add(static_cast<int64_t>(graph::hash(prepared.graph)));
-  if (prepared.earlier) agreed.add(static_cast<int64_t>(graph::hash(*prepared.earlier)));
+  for (const graph::StepGraph& earlier : prepared.earlier)
+    agreed.add(static_cast<int64_t>(graph::hash(earlier)));
   prepared.agreement = agreed.hash();
   return prepared;
 }

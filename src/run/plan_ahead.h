@@ -28,18 +28,18 @@ namespace sluice::run {
 struct PreparedStep {
   strategy::StepPlan plan;
   graph::StepGraph graph;
-  std::optional<graph::StepGraph> earlier;  // a trunk's act in front of it (session/earlier_act.h)
+  std::vector<graph::StepGraph> earlier;  // other models' acts in front of it (session/earlier_act.h)
   std::string fallback;  // empty: the plan is the planner's; otherwise the reason why it is not
   runtime::StepTokens tokens;
-  report::StepRecord known;            // the part of the step's record that is known before it runs
-  int64_t corpus_bytes = 0;            // read for `tokens`
-  int64_t predicted_peak_bytes = 0;    // on the fullest rank, with everything that it owns
-  int64_t earlier_peak_bytes = 0;      // likewise, for the act in front of it
-  corpus::SamplerState sampler_after;  // stored by a checkpoint after this step
-  base::Json rollout_after;            // likewise, in runs with rollouts; else null
+  report::StepRecord known;                 // the part of the step's record that is known before it runs
+  int64_t corpus_bytes = 0;                 // read for `tokens`
+  int64_t predicted_peak_bytes = 0;         // on the fullest rank, with everything that it owns
+  std::vector<int64_t> earlier_peak_bytes;  // likewise, for each act in front of it
+  corpus::SamplerState sampler_after;       // stored by a checkpoint after this step
+  base::Json rollout_after;                 // likewise, in runs with rollouts; else null
   // The act of another trunk trained in the same step, before this one: the critic's; null: there is none.
   std::shared_ptr<const PreparedStep> critic = nullptr;
-  uint64_t agreement = 0;              // hash of plan and graph: equal on all ranks
+  uint64_t agreement = 0;  // hash of plan and graph: equal on all ranks
 };
 
 // The inputs of planning. All of them outlive the planner thread and do not change meanwhile.
@@ -52,8 +52,8 @@ struct StepInputs {
   survive::PlanMemory* plans = nullptr;         // keeps and finds training's plans; null: none are kept
   uint64_t planner_hash = 0;                    // hash of everything that `planner` plans with
   const StepPlanners* step_planners = nullptr;  // planners by training step; null: `planner` plans them all
-  const session::EarlierAct* earlier = nullptr;  // act in front of each training step; null: none
-  int64_t beside_bytes = 0;  // owned by a rank and not counted by `planner`
+  session::EarlierActs earlier = {};            // acts in front of each training step
+  int64_t beside_bytes = 0;                     // owned by a rank and not counted by `planner`
 };
 
 // Prepares a step on the calling thread: session::build_step, with a warning on rank 0 if it falls back, and

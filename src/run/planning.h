@@ -42,9 +42,9 @@ class Planning {
 
   // The inputs for planning steps of the run's model.
   StepInputs inputs();
-  // Puts this act in front of all later training steps; `act` outlives this object.
-  void set_earlier(const session::EarlierAct& act) { earlier_ = &act; }
-  const session::EarlierAct* earlier() const { return earlier_; }
+  // Puts this act in front of all later training steps, behind those that were added before. Its references
+  // outlive this object. REQUIRES: no steps are planned yet.
+  void add_earlier(const session::EarlierAct& act) { earlier_.push_back(act); }
   // The step graph if `ranks` ranks trained on the sequences, with strategies proposed for that number.
   // Infeasible, with the reason, for example if a sequence of the run would be too long for them.
   base::Feasible<graph::StepGraph> step_of_fewer(int ranks,
@@ -70,7 +70,7 @@ class Planning {
   std::optional<plan::Planner> planner_;
   std::unique_ptr<StepPlanners> step_planners_;
   graph::LinkPlans link_plans_;
-  const session::EarlierAct* earlier_ = nullptr;
+  std::vector<session::EarlierAct> earlier_;
 };
 
 }  // namespace sluice::run

@@ -55,11 +55,15 @@ std::shared_ptr<const layers::Loss> loss_of(const config::RunConfig& config) {
 std::optional<layers::Distillation> distillation_of(const config::RunConfig& config) {
   const config::TeacherConfig& teacher = config.teacher;
   if (teacher.hf.empty()) return std::nullopt;
-  return layers::Distillation{.divergence = teacher.divergence,
-                              .beta = teacher.beta,
-                              .temperature = teacher.temperature,
-                              .alpha = teacher.alpha,
-                              .entries = session::teachers(config).front().common_rows};
+  layers::Distillation distillation{.divergence = teacher.divergence,
+                                    .beta = teacher.beta,
+                                    .temperature = teacher.temperature,
+                                    .alpha = teacher.alpha,
+                                    .teachers = {}};
+  const std::vector<double> weights = session::teacher_weights(teacher);
+  for (const session::OtherModel& model : session::teachers(config))
+    distillation.teachers.push_back({weights[distillation.teachers.size()], model.common_rows});
+  return distillation;
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace sluice::run {
 
 // A part of a step with its own graph, as this rank ran it. Borrows all of its members.
 struct TracedAct {
-  std::string name;  // "teacher"
+  std::string name;  // "teacher", "critic"
   const graph::StepGraph& graph;
   const cost::CostModel& cost;  // the graph was built with it
   const runtime::StepTiming& timing;

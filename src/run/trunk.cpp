@@ -73,14 +73,18 @@ void Trunk::require_common_rows(const session::OtherModel& model) const {
 void Trunk::load() {
   run_.control().together(base::text("loading ", model().folder.string()), [&] {
     ModelSource source = open_model(storage::locate(model().folder.string(), {}));
-    if (model().common_rows == 0) return source.load(engine_->store(), run_.activity());
+    const bool coded = model().value.base().coded();
+    if (model().common_rows == 0 && !coded) return source.load(engine_->store(), run_.activity());
     const checkpoint::HuggingFaceModel& files = *source.hugging_face;
+    const checkpoint::BucketSource numbers = checkpoint::with_vocabulary(
+        files.table(),
+        [&](int bucket, base::Interval interval, float* values) { files.read(bucket, interval, values); });
     LoadProgress progress(run_.activity(), engine_->store());
-    runtime::load_masters(engine_->store(), progress.counted(checkpoint::with_vocabulary(
-                                                planning_->table, files.table(),
-                                                [&](int bucket, base::Interval interval, float* values) {
-                                                  files.read(bucket, interval, values);
-                                                })));
+    runtime::load_masters(engine_->store(),
+                          progress.counted([&](int bucket, base::Interval interval, float* values) {
+                            numbers(planning_->table.buckets[static_cast<size_t>(bucket)], interval, values);
+                          }),
+                          progress.counted_plain(numbers));
   });
 }
 

@@ -47,6 +47,28 @@ TEST_F(Acts, WithSharedParametersAndLanes) {
   expect_same(options);
 }
 
+// As after a lost rank, or from a checkpoint: no act leaves sums behind its step.
+TEST_F(Acts, ContinueOnOtherRanks) {
+  constexpr int64_t kSteps = 6, kLost = 3;
+  RunOptions whole;
+  whole.steps = kSteps;
+  const RunRecord one = run_in_process(whole);
+  RunOptions before = acts_of(2, 4, {"4x<1,1,1>", "<2,2,1>"});
+  before.steps = kLost;
+  RunRecord all = run_in_process(before);
+  RunOptions behind = acts_of(3, 3, {"<1,1,3,3>", "3x<1,1,1>"});
+  behind.steps = kSteps;
+  behind.first_step = kLost;
+  behind.from = &all.owned;
+  const RunRecord rest = run_in_process(behind);
+  all.losses.insert(all.losses.end(), rest.losses.begin(), rest.losses.end());
+  all.gradient_norms.insert(all.gradient_norms.end(), rest.gradient_norms.begin(), rest.gradient_norms.end());
+  all.evaluated_losses.insert(all.evaluated_losses.end(), rest.evaluated_losses.begin(),
+                              rest.evaluated_losses.end());
+  all.parameters = rest.parameters;
+  expect_equal(all, one, 1e-11, 1e-11);
+}
+
 TEST_F(Acts, OfAMixtureCountItsExpertsOnce) {
   RunOptions options;
   options.model.experts = {.count = 4, .per_token = 2, .hidden = 8, .normalised = true};

@@ -1,4 +1,4 @@
-// A student of a frozen teacher trains under any strategy as on one rank, by its divergence.
+// A student of frozen teachers trains under any strategy as on one rank, by their divergences.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/outline.h"
+#include "model/tuning.h"
 #include "runtime/test_equivalence.h"
 
 namespace sluice::runtime {
@@ -18,7 +19,15 @@ struct Case {
 };
 void PrintTo(const Case& own, std::ostream* stream) { *stream << own.name; }
 
-// Wider and deeper than the student, with the same vocabulary.
+// All models have the same vocabulary.
+model::Outline smaller() {
+  model::Outline outline = model::outline_of_odd_sizes();
+  outline.layers = 4;  // as many stages may cut it
+  outline.ffn_hidden -= 8;
+  return outline;
+}
+
+// Wider and deeper than the student.
 model::Outline larger() {
   model::Outline outline = model::outline_of_odd_sizes();
   outline.layers += 2;
@@ -31,7 +40,8 @@ class EquivalenceOfDistillation : public testing::TestWithParam<Case> {
  protected:
   static RunOptions options() {
     RunOptions options;
-    options.teacher = larger();
+    options.teachers = {larger()};
+    if (GetParam().distillation.teachers.size() > 1) options.teachers.push_back(smaller());
     options.distillation = GetParam().distillation;
     options.loss_one_in = 2;
     return options;
@@ -76,14 +86,30 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"Jsd", {layers::Divergence::kJsd, 0.3, 2.0}},
                     Case{"MixedWithTargets", {.divergence = layers::Divergence::kReverseKl, .alpha = 0.4}},
                     // With two TP ranks the second has fewer of both models' rows than it has.
-                    Case{"CommonRows", {.temperature = 2.0, .entries = 50}},
+                    Case{"CommonRows", {.temperature = 2.0, .teachers = {{.entries = 50}}}},
                     // And none of them.
-                    Case{"FewCommonRows", {.alpha = 0.5, .entries = 25}}),
+                    Case{"FewCommonRows", {.alpha = 0.5, .teachers = {{.entries = 25}}}},
+                    Case{"TwoTeachers", {.alpha = 0.8, .teachers = {{0.7}, {0.3, 50}}}}),
     [](const auto& info) { return info.param.name; });
+
+// A teacher in codes: TP, stages and lanes cut blocks, and FSDP gathers codes.
+TEST(EquivalenceOfACodedTeacher, EveryStrategy) {
+  RunOptions options;
+  const model::BaseFormat nf4{base::WeightFormat::kNf4, 8};
+  options.teachers = {model::coded(larger(), nf4, "teacher.base").outline(), smaller()};
+  options.distillation.teachers = {{0.5}, {0.5}};
+  const RunRecord one = run_in_process(options);
+  RunOptions plain = options;
+  plain.teachers.front() = larger();
+  EXPECT_NE(run_in_process(plain).losses.front(), one.losses.front());
+  options.world_size = 4;
+  options.strategies = {"<2,2,1>", "<1,2,2,2>", "<1,1,4>"};
+  expect_as_one_rank(options, {dealt_plan, ringed_plan}, one);
+}
 
 TEST(EquivalenceOfDistilledMemory, PoliciesChangeNothing) {
   RunOptions options;
-  options.teacher = larger();
+  options.teachers = {larger()};
   options.world_size = 4;
   options.strategies = {"<1,2,2>"};
   expect_memory_policies_change_nothing(options);
@@ -92,8 +118,8 @@ TEST(EquivalenceOfDistilledMemory, PoliciesChangeNothing) {
 TEST(EquivalenceOfDistillationCapped, CapsOfBothModelsCount) {
   RunOptions options;
   options.model.logit_cap = 3;
-  options.teacher = larger();
-  options.teacher->logit_cap = 5;
+  options.teachers = {larger()};
+  options.teachers.front().logit_cap = 5;
   const RunRecord one = run_in_process(options);
   options.world_size = 2;
   options.strategies = {"<2,1,1>"};

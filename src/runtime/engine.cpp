@@ -34,13 +34,14 @@ void require_positions(const strategy::StepPlan& plan, int64_t positions) {
   for (const strategy::Sequence& sequence : plan.sequences) {
     const int64_t behind = sequence.branches.empty() ? 0 : std::ranges::max(sequence.branches);
     const int64_t longest = sequence.prefix_tokens() + behind;
-    SLUICE_ASSERT(longest <= positions, base::text("a sequence of ", longest, " tokens, but tables of ", positions,
-                                                   " positions (EngineOptions::context_length)"));
+    SLUICE_ASSERT(longest <= positions, base::text("a sequence of ", longest, " tokens, but tables of ",
+                                                   positions, " positions (EngineOptions::context_length)"));
   }
 }
 
 std::vector<CodedNumbers> room_for_differences(const model::ParameterTable& table,
-                                               const std::vector<link::Holding>& holdings, c10::Device device) {
+                                               const std::vector<link::Holding>& holdings,
+                                               c10::Device device) {
   std::vector<CodedNumbers> room(table.buckets.size());
   const auto options = at::TensorOptions().device(device);
   for (const link::Holding& holding : holdings) {
@@ -53,8 +54,8 @@ std::vector<CodedNumbers> room_for_differences(const model::ParameterTable& tabl
 }
 
 // By bucket, the parameters that a rank computes with, gathered from the lanes that share them.
-std::vector<at::Tensor> gathered(ParameterStore& store, FsdpChannel& channel, const strategy::Pipeline& pipeline,
-                                 int t) {
+std::vector<at::Tensor> gathered(ParameterStore& store, FsdpChannel& channel,
+                                 const strategy::Pipeline& pipeline, int t) {
   const std::vector<FsdpHolders> all_holders =
       fsdp_holders(store.table(), pipeline, channel.member(), t, /*run_lanes=*/1);
   std::vector<at::Tensor> whole(store.table().buckets.size());
@@ -77,7 +78,8 @@ std::vector<at::Tensor> gathered(ParameterStore& store, FsdpChannel& channel, co
 }
 
 // The ranks beside one rank in its pipeline, for text generation.
-void add_neighbours(const strategy::Pipeline& pipeline, const strategy::Place& place, Engine::ModelPart& part) {
+void add_neighbours(const strategy::Pipeline& pipeline, const strategy::Place& place,
+                    Engine::ModelPart& part) {
   part.stage = place.stage;
   for (int stage = 0; stage < pipeline.scheme.pp; ++stage)
     part.stage_ranks.push_back(pipeline.rank_of(stage, place.lane, place.t));
@@ -142,7 +144,8 @@ StepPull Engine::pull_of(const std::shared_ptr<const graph::LinkPlan>& links) {
     pull.holders = Holders::kHaveAll;
   } else if (held_.version + 1 == version && store_.followed()) {
     pull.holders = Holders::kHaveTheStepBefore;
-    if (held_.differences.empty()) held_.differences = room_for_differences(table_, links->layout.holdings(rank_), options_.device);
+    if (held_.differences.empty())
+      held_.differences = room_for_differences(table_, links->layout.holdings(rank_), options_.device);
     pull.differences = &held_.differences;
   }
   held_.version = version;
@@ -168,20 +171,20 @@ void Engine::release_buffers_of_others(const std::shared_ptr<const graph::LinkPl
 }
 
 StepResult Engine::train(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW& optimizer,
-                         const std::vector<layers::HeadRows>* teacher, TrunkRows* rows) {
+                         const TeacherRows* teachers, TrunkRows* rows) {
   const bool has_loss = graph.program.run().end > graph.program.head();
-  SLUICE_ASSERT((teacher != nullptr) == (options_.distillation.has_value() && has_loss),
-                "a distillation has a teacher's rows, and other losses have none");
-  const StepResult result = run(graph, tokens, &optimizer, nullptr, teacher, rows);
+  SLUICE_ASSERT((teachers != nullptr) == (options_.distillation.has_value() && has_loss),
+                "a distillation has teachers' rows, and other losses have none");
+  const StepResult result = run(graph, tokens, &optimizer, nullptr, teachers, rows);
   earlier_.reset();
   return result;
 }
 
 StepResult Engine::accumulate(const graph::StepGraph& graph, const StepTokens& tokens,
-                              const std::vector<layers::HeadRows>* teacher, TrunkRows* rows) {
+                              const TeacherRows* teachers, TrunkRows* rows) {
   if (!earlier_) earlier_.emplace();
   const AdamW none;
-  return run(graph, tokens, &none, nullptr, teacher, rows, Updates::kInALaterAct);
+  return run(graph, tokens, &none, nullptr, teachers, rows, Updates::kInALaterAct);
 }
 
 StepResult Engine::evaluate(const graph::StepGraph& graph, const StepTokens& tokens, RowFigures* rows,
@@ -266,7 +269,7 @@ ops::AllocatorUse allocator_use_since(int64_t retries_before, c10::Device device
 }  // namespace
 
 StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW* optimizer,
-                       RowFigures* rows, const std::vector<layers::HeadRows>* teacher, TrunkRows* trunk_rows,
+                       RowFigures* rows, const TeacherRows* teachers, TrunkRows* trunk_rows,
                        Updates updates) {
   const auto begin = std::chrono::steady_clock::now();
   require_positions(graph.plan, options_.context_length);
@@ -293,7 +296,7 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
                      .errors = asks ? &result.errors : nullptr,
                      .codecs = options_.codecs,
                      .pull = pull,
-                     .teacher = teacher,
+                     .teachers = teachers,
                      .earlier = earlier_ && optimizer != nullptr ? &*earlier_ : nullptr,
                      .rows = trunk_rows,
                      .updates = updates == Updates::kNow},

@@ -76,7 +76,7 @@ struct EngineOptions {
   double mtp_loss_weight = 0;                                          // likewise
   double temperature = 1;                                              // divisor of logits
   std::optional<layers::Distillation> distillation = {};               // as of layers::LayerContext
-  bool keeps_head_rows = false;  // likewise: this engine's evaluations are a teacher's
+  bool keeps_head_rows = false;  // likewise: this engine's evaluations are one of the teachers'
   // Communicators of another engine over the same transport and candidates, which never runs at the same
   // time. null: this engine makes its own.
   std::shared_ptr<Communicators> communicators = nullptr;
@@ -102,15 +102,14 @@ class Engine {
   const std::shared_ptr<Communicators>& communicators() const { return communicators_; }
 
   // Collective: runs one step of the graph and updates the parameters. REQUIRES: the graph was built for
-  // training, and `tokens` are this rank's. `teacher`: for distillation, the head rows that the
-  // teacher's engine kept in its evaluation of the same plan and tokens. `rows`: for a graph that
-  // computes a trunk.
+  // training, and `tokens` are this rank's. `teachers`: for distillation, kept by the teachers' engines in
+  // evaluations of the same plan and tokens. `rows`: for a graph that computes a trunk.
   StepResult train(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW& optimizer,
-                   const std::vector<layers::HeadRows>* teacher = nullptr, TrunkRows* rows = nullptr);
+                   const TeacherRows* teachers = nullptr, TrunkRows* rows = nullptr);
   // Collective: runs one act of a step whose last act is train(). Its gradients, loss and targets are added
   // to those of train(). Its plan may differ from train()'s. No parameter is updated.
   StepResult accumulate(const graph::StepGraph& graph, const StepTokens& tokens,
-                        const std::vector<layers::HeadRows>* teacher = nullptr, TrunkRows* rows = nullptr);
+                        const TeacherRows* teachers = nullptr, TrunkRows* rows = nullptr);
   // The next training step also reports which error products in this format would add (StepResult::errors).
   void measure_low_precision_gemms(base::GemmFormat format) { asked_ = format; }
   // Collective: forward only. REQUIRES: the graph was built for evaluation.
@@ -145,7 +144,7 @@ class Engine {
  private:
   enum class Updates : uint8_t { kNow, kInALaterAct };
   StepResult run(const graph::StepGraph& graph, const StepTokens& tokens, const AdamW* optimizer,
-                 RowFigures* rows, const std::vector<layers::HeadRows>* teacher, TrunkRows* trunk_rows,
+                 RowFigures* rows, const TeacherRows* teachers, TrunkRows* trunk_rows,
                  Updates updates = Updates::kNow);
   const LinkWires& wires_of(const std::shared_ptr<const graph::LinkPlan>& links);
   void make_room_for_links(const LinkWires& wires);

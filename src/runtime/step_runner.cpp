@@ -121,7 +121,10 @@ void StepRunner::open_micro_batches(const StepTokens& tokens) {
       const bool takes_given = optimizer_ != nullptr || !resources_.context.model.has_vocabulary();
       batch.flow.targets = layers::targets(target_of_row, resources_.context.parallel, device,
                                            takes_given ? own.given : std::vector<double>());
-      if (resources_.teacher != nullptr) batch.flow.targets.teacher = resources_.teacher->at(batch.place);
+      if (resources_.teachers != nullptr) {
+        for (const std::vector<layers::HeadRows>& rows : *resources_.teachers)
+          batch.flow.targets.teachers.push_back(rows.at(batch.place));
+      }
       if (resources_.context.model.has_mtp() && optimizer_ != nullptr) batch.flow.mtp = mtp_rows(own, batch);
     }
     batch.saved.resize(static_cast<size_t>(run_.size()));

@@ -33,6 +33,10 @@ struct EarlierActs {
   std::vector<double> sums;           // sums of targets, losses and the loss's notes
 };
 
+// By teacher, then by place in StepTokens, the head rows that the teacher's earlier act kept on this rank
+// under the plan of the step.
+using TeacherRows = std::vector<std::vector<layers::HeadRows>>;
+
 // The engine's parts that a step uses; they outlive it.
 struct StepResources {
   ParameterStore& store;
@@ -47,12 +51,10 @@ struct StepResources {
   layers::GemmErrors* errors = nullptr;  // added to; null: not measured
   strategy::WireCodecs codecs;
   StepPull pull;
-  // By place in StepTokens, the head rows that a teacher's earlier act kept on this rank under the same plan;
-  // null: the targets are tokens.
-  const std::vector<layers::HeadRows>* teacher = nullptr;
-  EarlierActs* earlier = nullptr;  // null: the step has one act
-  TrunkRows* rows = nullptr;       // null: the graph computes the whole model
-  bool updates = true;             // false: another act follows
+  const TeacherRows* teachers = nullptr;  // null: the targets are tokens
+  EarlierActs* earlier = nullptr;         // null: the step has one act
+  TrunkRows* rows = nullptr;              // null: the graph computes the whole model
+  bool updates = true;                    // false: another act follows
 };
 
 // Sums over all ranks, known after ReduceScalars.

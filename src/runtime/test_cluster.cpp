@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <deque>
 #include <exception>
 #include <map>
 #include <memory>
@@ -396,7 +397,7 @@ class RankRun {
     engine_options.mtp_loss_weight = options_.mtp_loss_weight;
     engine_options.moments = options_.moments;
     engine_options.host_transport = host_.get();
-    if (options_.teacher) engine_options.distillation = options_.distillation;
+    if (!options_.teachers.empty()) engine_options.distillation = options_.distillation;
     HostExecutor::Options executor_options;
     if (DeviceStandIn* stand_in = options_.stand_in) {
       engine_options.link_mover = [stand_in](const c10::Device& device) {
@@ -408,10 +409,9 @@ class RankRun {
                   make_executor(device_, std::move(executor_options)), engine_options);
     initialize(engine.store(), 7);
     set_initial(engine.store());
-    if (options_.teacher) {
-      teacher_.emplace(
-          *options_.teacher,
-          small_cost(*options_.teacher, options_.gpus_per_node, options_.device_bytes, precision()),
+    for (const model::Outline& teacher : options_.teachers) {
+      teachers_.emplace_back(
+          teacher, small_cost(teacher, options_.gpus_per_node, options_.device_bytes, precision()),
           strategies_, transport_ != nullptr ? *transport_ : *host_, engine, engine_options);
     }
     if (options_.nudge > 0) nudge(engine.store());
@@ -567,9 +567,9 @@ class RankRun {
     const graph::StepGraph graph = graph_of(cost, step, 3, graph::Purpose::kTrain, options_.acts - 1);
     const AdamW optimizer = optimizer_of(step);
     const StepTokens tokens = tokens_of(graph);
-    std::vector<layers::HeadRows> teacher;
-    if (teacher_) teacher = teacher_->rows(graph, tokens);
-    const StepResult result = engine.train(graph, tokens, optimizer, teacher_ ? &teacher : nullptr);
+    TeacherRows rows;
+    for (TestTeacher& teacher : teachers_) rows.push_back(teacher.rows(graph, tokens));
+    const StepResult result = engine.train(graph, tokens, optimizer, rows.empty() ? nullptr : &rows);
     if (options_.behind_step) options_.behind_step(engine, graph, result);
     const std::lock_guard lock(mutex_);
     const auto at = static_cast<size_t>(step);
@@ -691,7 +691,7 @@ class RankRun {
   std::unique_ptr<comm::Transport> transport_;  // on a device; null on the CPU
   std::vector<strategy::Strategy> strategies_;
   graph::LinkPlans link_plans_;
-  std::optional<TestTeacher> teacher_;
+  std::deque<TestTeacher> teachers_;
   std::optional<TestTrunks> trunks_;
 };
 

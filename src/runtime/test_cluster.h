@@ -130,8 +130,8 @@ struct RunOptions {
   std::shared_ptr<const layers::NumberLoss> number_loss = {};  // for shapes whose head has numbers
   int64_t figures = 0;                                         // its inputs for each row
   double z_loss = 0;                                           // as in layers::with_z_loss
-  // A teacher of this outline, drawn with another seed, runs before each step under its plan.
-  std::optional<model::Outline> teacher = {};
+  // Teachers of these outlines, drawn with another seed, run before each step under its plan.
+  std::vector<model::Outline> teachers = {};
   layers::Distillation distillation = {};
   double moe_aux_loss_coeff = 0;           // as in layers::LayerContext
   double mtp_loss_weight = 0;              // likewise

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -52,17 +53,20 @@ int64_t loss_rows(const strategy::StepPlan& plan, const strategy::LanePart& part
 
 // A divergence's bytes for a chunk's logits beyond a target loss's, which the step's proof counts
 // (cost::MemoryCost::head_working_bytes). Both cut rows into chunks of as many bytes, of a few rows at least.
-int64_t divergence_bytes(int64_t rows, int64_t entries, const cost::MemoryModel& memory,
-                         model::Divergence divergence) {
+int64_t divergence_bytes(int64_t rows, int64_t entries, const cost::MemoryModel& memory, EarlierActs acts) {
   const int64_t wide = std::max<int64_t>(4, memory.element_bytes);
   const int64_t counted = wide + (memory.element_bytes < wide ? memory.element_bytes : 0);
-  const int64_t copies = model::distilled_logit_copies(divergence);
+  const int64_t copies = model::distilled_logit_copies(acts.front().divergence, acts.size());
   const auto rows_at_once = [&](int64_t row_bytes) {
     return std::min(rows, std::max(model::kLeastHeadChunkRows, memory.logits_chunk_bytes / row_bytes));
   };
   const int64_t summed = std::min(rows, model::kDivergenceSumRows) * entries * int64_t{sizeof(double)};
   return std::max<int64_t>(0, rows_at_once(entries * wide * copies) * entries * wide * copies + summed -
                                   rows_at_once(entries * counted) * entries * counted);
+}
+
+int64_t row_bytes(const EarlierAct& act, const cost::MemoryModel& memory) {
+  return act.table.model.hidden() * memory.element_bytes;
 }
 
 // `bytes(rows, tp)` by rank, for its lane's rows and TP degree; 0 for ranks without a last stage.
@@ -86,7 +90,7 @@ std::vector<int64_t> bytes_of_ranks(const graph::StepGraph& step, const Bytes& b
   return of_ranks;
 }
 
-// The reason why a graph has no room beside the act's bytes on its ranks; empty: it has room.
+// The reason why a graph has no room beside the acts' bytes on its ranks; empty: it has room.
 std::string room_fault(const graph::StepGraph& graph, const cost::CostModel& cost,
                        const std::vector<int64_t>& left, const std::string& what) {
   const std::vector<graph::RankMemory> memory = graph::predicted_memory(graph, cost);
@@ -118,49 +122,89 @@ EarlierAct earlier_act(const TrunkPlanning& planning, graph::LinkPlans& link_pla
           .divergence = planning.model.divergence};
 }
 
-std::vector<int64_t> left_bytes(const EarlierAct& act, const graph::StepGraph& step,
+std::vector<int64_t> left_bytes(EarlierActs acts, const graph::StepGraph& step,
                                 const cost::MemoryModel& memory) {
-  const int64_t of_row = act.table.model.hidden() * memory.element_bytes;
   return bytes_of_ranks(step, [&](const LaneRows& rows, int64_t tp) {
-    return ((rows.all + tp - 1) / tp + (act.table.model.vocab() + tp - 1) / tp) * of_row;
+    int64_t bytes = 0;
+    for (const EarlierAct& act : acts)
+      bytes += ((rows.all + tp - 1) / tp + (act.table.model.vocab() + tp - 1) / tp) * row_bytes(act, memory);
+    return bytes;
   });
 }
 
-std::vector<int64_t> kept_bytes(const EarlierAct& act, const graph::StepGraph& step,
+std::vector<int64_t> kept_bytes(EarlierActs acts, const graph::StepGraph& step,
                                 const cost::MemoryModel& memory) {
-  const int64_t of_row = act.table.model.hidden() * memory.element_bytes;
-  return bytes_of_ranks(step, [&](const LaneRows& rows, int64_t tp) {
-    const int64_t entries = (act.table.model.vocab() + tp - 1) / tp;
+  const std::vector<int64_t> left = left_bytes(acts, step, memory);
+  std::vector<int64_t> kept = bytes_of_ranks(step, [&](const LaneRows& rows, int64_t tp) {
+    // All models have the run's vocabulary.
+    const int64_t entries = (acts.front().table.model.vocab() + tp - 1) / tp;
     int64_t beside_bytes = 0;
     for (const int64_t own : rows.with_loss)
-      beside_bytes = std::max(beside_bytes, divergence_bytes(own, entries, memory, act.divergence));
+      beside_bytes = std::max(beside_bytes, divergence_bytes(own, entries, memory, acts));
     // The rows of all TP ranks are gathered for the running micro-batch.
-    return (rows.all + tp - 1) / tp * of_row + rows.most * of_row + entries * of_row + beside_bytes;
+    for (const EarlierAct& act : acts) beside_bytes += rows.most * row_bytes(act, memory);
+    return beside_bytes;
   });
+  for (size_t rank = 0; rank < kept.size(); ++rank) kept[rank] += left[rank];
+  return kept;
 }
 
-base::Feasible<graph::StepGraph> try_build_earlier(const EarlierAct& act, const graph::StepGraph& step,
-                                                   const cost::CostModel& cost) {
-  const strategy::StepPlan plan = plan_of_other(step.plan);
+std::vector<int64_t> peak_bytes(EarlierActs acts, std::span<const graph::StepGraph> graphs,
+                                const graph::StepGraph& step, const cost::MemoryModel& memory) {
+  std::vector<int64_t> peaks;
+  for (size_t i = 0; i < graphs.size(); ++i) {
+    const std::vector<int64_t> left = left_bytes(acts.first(i + 1), step, memory);
+    const std::vector<graph::RankMemory> own = graph::predicted_memory(graphs[i], acts[i].cost);
+    int64_t most = 0;
+    for (size_t rank = 0; rank < own.size(); ++rank) most = std::max(most, own[rank].peak_bytes + left[rank]);
+    peaks.push_back(most + acts[i].beside_bytes);
+  }
+  return peaks;
+}
+
+namespace {
+
+// The last act's graph.
+base::Feasible<graph::StepGraph> try_build_last(EarlierActs acts, const strategy::StepPlan& plan,
+                                                const graph::StepGraph& step,
+                                                const cost::MemoryModel& memory) {
+  const EarlierAct& act = acts.back();
   if (std::string fault = cut_fault(plan, act.table.model); !fault.empty()) return base::Infeasible{fault};
-  const cost::MemoryModel& memory = cost.options().memory;
-  if (std::string fault =
-          room_fault(step, cost, kept_bytes(act, step, memory), "the teacher's rows and output matrix");
-      !fault.empty())
-    return base::Infeasible{fault};
   const graph::BuildOptions options{.purpose = graph::Purpose::kEvaluate, .link_plans = &act.link_plans};
   try {
     base::Feasible<graph::StepGraph> built =
         graph::try_build(plan, act.table, act.cost, step.world_size, options);
     if (!built) return base::Infeasible{base::text("the teacher: ", built.none().why)};
-    if (std::string fault =
-            room_fault(*built, act.cost, left_bytes(act, step, memory), "the rows that it leaves");
+    const char* const what =
+        acts.size() > 1 ? "the rows that it and the teachers before it leave" : "the rows that it leaves";
+    if (std::string fault = room_fault(*built, act.cost, left_bytes(acts, step, memory), what);
         !fault.empty())
       return base::Infeasible{base::text("the teacher: ", fault)};
     return built;
   } catch (const base::InputError& error) {  // more lanes exchange heads than that model has
     return base::Infeasible{base::text("the teacher: ", error.what())};
   }
+}
+
+}  // namespace
+
+base::Feasible<std::vector<graph::StepGraph>> try_build_earlier(EarlierActs acts,
+                                                                const graph::StepGraph& step,
+                                                                const cost::CostModel& cost) {
+  std::vector<graph::StepGraph> graphs;
+  if (acts.empty()) return graphs;
+  const cost::MemoryModel& memory = cost.options().memory;
+  const char* const what =
+      acts.size() > 1 ? "the teachers' rows and output matrices" : "the teacher's rows and output matrix";
+  if (std::string fault = room_fault(step, cost, kept_bytes(acts, step, memory), what); !fault.empty())
+    return base::Infeasible{fault};
+  const strategy::StepPlan plan = plan_of_other(step.plan);
+  for (size_t i = 0; i < acts.size(); ++i) {
+    base::Feasible<graph::StepGraph> built = try_build_last(acts.first(i + 1), plan, step, memory);
+    if (!built) return built.none();
+    graphs.push_back(std::move(*built));
+  }
+  return graphs;
 }
 
 }  // namespace sluice::session

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <string_view>
 
 #include "base/error.h"
@@ -21,15 +22,21 @@ namespace {
 using base::InputError;
 using base::text;
 
-OtherModel opened(const std::string& key, const std::filesystem::path& folder) {
+OtherModel opened(const std::string& act, const std::string& key, const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
   if (!std::filesystem::exists(path)) {
     throw InputError(text("[config] ", key, " names ", folder.string(), ", which has no config.json: give ",
                           "a model's folder, as `sluice export` writes it"));
   }
-  return {.key = key,
+  return {.act = act,
+          .key = key,
           .folder = folder,
           .value = model::model_from_hugging_face(base::read_python_json(path), path.string())};
+}
+
+void code(OtherModel& model, base::WeightFormat format, const config::RunConfig& config, const char* key) {
+  model.value =
+      model::coded(model.value, {format, config::word_bytes(config.train.dtype)}, text("[config] ", key));
 }
 
 void require_one_number(const OtherModel& model) {
@@ -63,6 +70,14 @@ void refuse_beside_teacher(const config::RunConfig& config) {
   if (config.train.z_loss > 0) refuse("train.z_loss");
 }
 
+void require_weights(const config::TeacherConfig& teacher) {
+  if (teacher.weights.empty() || teacher.weights.size() == teacher.hf.size()) return;
+  throw InputError(text(
+      "[config] teacher.weights has ", base::human_count(std::ssize(teacher.weights), "number", "numbers"),
+      ", but teacher.hf names ", base::human_count(std::ssize(teacher.hf), "folder", "folders"),
+      ": give one number for each, or none"));
+}
+
 // Gives the teacher the run's rows: drops rows that only pad its vocabulary, and adds rows that it lacks.
 void match_rows(OtherModel& teacher, int64_t rows) {
   if (teacher.value.vocab() == rows) return;
@@ -76,32 +91,49 @@ std::vector<OtherModel> reward_models(const config::RunConfig& config) {
   std::vector<OtherModel> models;
   if (!config.rl.rolls_out()) return models;
   for (const std::string& folder : config::learnt_rewards(config.rl.reward)) {
-    models.push_back(opened("rl.reward", folder));
+    models.push_back(opened("rewards", "rl.reward", folder));
     require_one_number(models.back());
     require_rows(models.back(), config);
+    code(models.back(), config.rl.reward_base, config, "rl.reward_base");
   }
   return models;
 }
 
 std::vector<OtherModel> teachers(const config::RunConfig& config) {
-  if (config.teacher.hf.empty()) return {};
+  const config::TeacherConfig& own = config.teacher;
+  std::vector<OtherModel> models;
+  if (own.hf.empty()) return models;
   refuse_beside_teacher(config);
-  OtherModel teacher = opened("teacher.hf", config.teacher.hf);
-  if (!teacher.value.has_vocabulary()) {
-    throw InputError(text("[config] teacher.hf names ", config.teacher.hf,
-                          ", which ends in no vocabulary: give a language model"));
+  require_weights(own);
+  for (const std::string& folder : own.hf) {
+    const std::string act = own.hf.size() == 1 ? "teacher" : text("teacher ", models.size() + 1);
+    OtherModel& teacher = models.emplace_back(opened(act, "teacher.hf", folder));
+    if (!teacher.value.has_vocabulary()) {
+      throw InputError(
+          text("[config] teacher.hf names ", folder, ", which ends in no vocabulary: give a language model"));
+    }
+    teacher.leaves_rows = true;
+    teacher.divergence = own.divergence;
+    match_rows(teacher, config.model.resolved->vocab());
+    code(teacher, own.base, config, "teacher.base");
   }
-  teacher.leaves_rows = true;
-  teacher.divergence = config.teacher.divergence;
-  match_rows(teacher, config.model.resolved->vocab());
-  return {std::move(teacher)};
+  return models;
+}
+
+std::vector<double> teacher_weights(const config::TeacherConfig& teacher) {
+  std::vector<double> weights = teacher.weights;
+  weights.resize(teacher.hf.size(), 1.0);
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (double& weight : weights) weight /= sum;
+  return weights;
 }
 
 std::vector<OtherModel> critics(const config::RunConfig& config) {
   if (config.rl.algorithm != config::RlAlgorithm::kPpo) return {};
   const std::string folder = config.rl.critic.empty() ? config.model.hf : config.rl.critic;
-  OtherModel critic = folder.empty() ? OtherModel{"rl.critic", {}, model::untuned(*config.model.resolved)}
-                                     : opened("rl.critic", folder);
+  OtherModel critic = folder.empty()
+                          ? OtherModel{"critic", "rl.critic", {}, model::untuned(*config.model.resolved)}
+                          : opened("critic", "rl.critic", folder);
   require_rows(critic, config);
   critic.value = model::with_head(critic.value, {model::HeadKind::kTokens, 1, /*bias=*/true}, {});
   critic.trained = true;
@@ -150,7 +182,7 @@ int64_t leave_room_beside(const config::RunConfig& config, cost::MemoryModel& me
     const auto bytes = [](int64_t value) { return base::human_bytes(static_cast<double>(value)); };
     throw base::InfeasibleError(base::text(needs_reference(config.rl)
                                                ? "the reference (rl.kl), reward models and critic take "
-                                               : "reward models, teacher and critic take ",
+                                               : "reward models, teachers and critic take ",
                                            bytes(beside), " of each of ", world_size, " ranks, which have ",
                                            bytes(memory.device_bytes), ": give smaller ones, or more ranks"));
   }

@@ -1,4 +1,4 @@
-// Models beside the trained one: reward models and a teacher, which are frozen, and the critic of
+// Models beside the trained one: reward models and teachers, which are frozen, and the critic of
 // PPO.
 #pragma once
 
@@ -15,6 +15,7 @@
 namespace sluice::session {
 
 struct OtherModel {
+  std::string act;               // its act's name in metrics and reports
   std::string key;               // its key in the configuration
   std::filesystem::path folder;  // empty: random parameters
   model::Model value;
@@ -29,9 +30,12 @@ struct OtherModel {
 // One for each "model:FOLDER" in rl.reward. InputError naming key and folder if the folder has no model, the
 // model does not score a text by one number, or it has fewer rows than the run's model has tokens.
 std::vector<OtherModel> reward_models(const config::RunConfig& config);
-// teacher.hf's model; empty without one. InputError likewise, or if the run learns from something else. A run
-// checks before it begins that different rows are only padding (run/other_tokenizers.h).
+// teacher.hf's models, their matrices in teacher.base. InputError likewise, if the run learns from something
+// else, or if teacher.weights are not one for each. A run checks before it begins that different rows are
+// only padding (run/other_tokenizers.h).
 std::vector<OtherModel> teachers(const config::RunConfig& config);
+// The part of each teacher's divergence in their sum, 1 in all. REQUIRES: as teachers().
+std::vector<double> teacher_weights(const config::TeacherConfig& teacher);
 // rl.critic's model, or else the run's own, with a head that gives a value for each token; empty without
 // rl.algorithm = "ppo". InputError as for reward models.
 std::vector<OtherModel> critics(const config::RunConfig& config);

@@ -87,25 +87,72 @@ TEST_F(OtherModels, ARewardModelHasOneLabel) {
 
 TEST_F(OtherModels, ATeacherIsALanguageModel) {
   config::RunConfig config = run();
-  config.teacher.hf = write("teacher");
+  config.teacher.hf = {write("teacher")};
   ASSERT_EQ(teachers(config).size(), 1);
-  config.teacher.hf = write("classes", labels(3));
+  config.teacher.hf = {write("teacher"), write("classes", labels(3))};
   EXPECT_NE(refusal([&] { teachers(config); }).find("ends in no vocabulary"), std::string::npos);
 }
 
 TEST_F(OtherModels, ATeacherWithOtherRowsIsCutToThoseOfBoth) {
   config::RunConfig config = run();
   for (const int64_t rows : {60, 64, 70}) {
-    config.teacher.hf = write("padded", "", rows);
+    config.teacher.hf = {write("padded", "", rows)};
     const OtherModel teacher = teachers(config).front();
     EXPECT_EQ(teacher.common_rows, rows == 64 ? 0 : std::min<int64_t>(rows, 64));
     EXPECT_EQ(teacher.value.vocab(), 64);
   }
 }
 
+TEST_F(OtherModels, SeveralTeachersHaveWeightsAndActs) {
+  config::RunConfig config = run();
+  config.teacher.hf = {write("teacher"), write("padded", "", 60), write("teacher")};
+  const std::vector<OtherModel> found = teachers(config);
+  ASSERT_EQ(found.size(), 3);
+  EXPECT_EQ(found[0].act, "teacher 1");
+  EXPECT_EQ(found[1].act, "teacher 2");
+  EXPECT_EQ(found[1].common_rows, 60);
+  EXPECT_EQ(found[2].common_rows, 0);
+  EXPECT_EQ(teacher_weights(config.teacher), std::vector<double>(3, 1.0 / 3));
+  config.teacher.weights = {2, 1, 1};
+  EXPECT_EQ(teachers(config).size(), 3);
+  EXPECT_EQ(teacher_weights(config.teacher), (std::vector<double>{0.5, 0.25, 0.25}));
+  config.teacher.weights = {2, 1};
+  EXPECT_NE(refusal([&] {
+              teachers(config);
+            }).find("teacher.weights has 2 numbers, but teacher.hf names 3 folders"),
+            std::string::npos);
+}
+
+TEST_F(OtherModels, ATeacherMayBeInCodes) {
+  config::RunConfig config = run();
+  config.teacher.hf = {write("teacher")};
+  const cost::MemoryModel memory{.element_bytes = 4, .owner_bytes_per_parameter = 16};
+  const int64_t whole = other_bytes(other_models(config), memory, 1);
+  config.teacher.base = base::WeightFormat::kNf4;
+  const OtherModel coded = teachers(config).front();
+  EXPECT_EQ(coded.value.base(), (model::BaseFormat{base::WeightFormat::kNf4, 4}));
+  int64_t matrices = 0, codes = 0;
+  for (const model::Bucket& bucket : model::parameter_table(coded.value).buckets) {
+    if (!bucket.coded) continue;
+    codes += bucket.size * 4;
+    matrices += model::plain_bucket(bucket).size * 4;
+  }
+  EXPECT_GT(matrices, 7 * codes);
+  EXPECT_EQ(other_bytes(other_models(config), memory, 1), whole - matrices + codes);
+  config::RunConfig rewarded = run();
+  rewarded.rl.algorithm = config::RlAlgorithm::kGrpo;
+  rewarded.rl.reward = {"model:" + write("one", labels(1))};
+  rewarded.rl.reward_base = base::WeightFormat::kNf4;
+  EXPECT_TRUE(reward_models(rewarded).front().value.base().coded());
+  // Rows of 32 numbers are no whole blocks.
+  config.teacher.base = base::WeightFormat::kInt8;
+  EXPECT_NE(refusal([&] { teachers(config); }).find("[config] teacher.base is int8, but "),
+            std::string::npos);
+}
+
 TEST_F(OtherModels, WhatElseIsLearntIsRefusedBesideATeacher) {
   config::RunConfig config = run();
-  config.teacher.hf = write("teacher");
+  config.teacher.hf = {write("teacher")};
   config.train.z_loss = 1e-4;
   EXPECT_NE(refusal([&] { teachers(config); }).find("train.z_loss"), std::string::npos);
   config.train.z_loss = 0;
@@ -129,7 +176,7 @@ TEST_F(OtherModels, ACriticHasAValueOfEachToken) {
 
 TEST_F(OtherModels, RanksOwnEvenSlices) {
   config::RunConfig config = run();
-  config.teacher.hf = write("teacher");
+  config.teacher.hf = {write("teacher")};
   const int64_t parameters = model::parameter_table(teachers(config).front().value).size();
   const cost::MemoryModel memory{.element_bytes = 2, .owner_bytes_per_parameter = 16};
   const int64_t tables = cost::kSmallTensorBytes;

@@ -110,17 +110,16 @@ base::Feasible<PlannedStep> plan_step(const Planner& planner, int64_t step,
 
 base::Feasible<BuiltStep> try_build_step(const Planner& planner, const model::ParameterTable& table,
                                          int64_t step, const std::vector<strategy::Sequence>& sequences,
-                                         const graph::BuildOptions& options, const EarlierAct* earlier) {
+                                         const graph::BuildOptions& options, EarlierActs earlier) {
   graph::StepGraph graph;
-  std::optional<graph::StepGraph> before;
+  std::vector<graph::StepGraph> before;
   const auto build = [&](const strategy::StepPlan& plan) -> std::optional<base::Infeasible> {
     auto built = graph::try_build(plan, table, planner.cost(), planner.options().world_size, options);
     if (!built) return built.none();
     graph = std::move(*built);
-    if (earlier == nullptr) return std::nullopt;
-    auto act = try_build_earlier(*earlier, graph, planner.cost());
-    if (!act) return act.none();
-    before = std::move(*act);
+    auto acts = try_build_earlier(earlier, graph, planner.cost());
+    if (!acts) return acts.none();
+    before = std::move(*acts);
     return std::nullopt;
   };
   base::Feasible<PlannedStep> planned = plan_step(planner, step, sequences, build);
@@ -131,16 +130,16 @@ base::Feasible<BuiltStep> try_build_step(const Planner& planner, const model::Pa
 
 BuiltStep build_step(const Planner& planner, const model::ParameterTable& table, int64_t step,
                      const std::vector<strategy::Sequence>& sequences, const graph::BuildOptions& options,
-                     const EarlierAct* earlier) {
+                     EarlierActs earlier) {
   return try_build_step(planner, table, step, sequences, options, earlier).or_throw();
 }
 
 void try_longest(const Planner& planner, const model::ParameterTable& table, const Data& data,
-                 graph::LinkPlans& links, const EarlierAct* earlier) {
+                 graph::LinkPlans& links, EarlierActs earlier) {
   const auto build = [&](const std::optional<corpus::Sample>& longest, graph::Purpose purpose) {
     if (!longest) return;
     build_step(planner, table, 0, sequences_of({*longest}), {.purpose = purpose, .link_plans = &links},
-               purpose == graph::Purpose::kTrain ? earlier : nullptr);
+               purpose == graph::Purpose::kTrain ? earlier : EarlierActs());
   };
   for (const DataPhase& phase : data.phases) {
     build(longest_training(phase), graph::Purpose::kTrain);

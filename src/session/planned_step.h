@@ -37,25 +37,24 @@ base::Feasible<PlannedStep> plan_step(const plan::Planner& planner, int64_t step
 struct BuiltStep {
   strategy::StepPlan plan;
   graph::StepGraph graph;
-  std::string fallback;  // as PlannedStep's
-  std::optional<graph::StepGraph> earlier = std::nullopt;  // a trunk's act in front of it
+  std::string fallback;                        // as PlannedStep's
+  std::vector<graph::StepGraph> earlier = {};  // of the acts in front of it, in their order
 };
 
-// The same with the verified step graph, without which a plan is not accepted, and with the graph of
-// `earlier`; null: there is no act in front.
+// The same with the verified step graph, without which a plan is not accepted, and with the graphs of
+// `earlier`, the acts in front.
 base::Feasible<BuiltStep> try_build_step(const plan::Planner& planner, const model::ParameterTable& table,
                                          int64_t step, const std::vector<strategy::Sequence>& sequences,
-                                         const graph::BuildOptions& options,
-                                         const EarlierAct* earlier = nullptr);
+                                         const graph::BuildOptions& options, EarlierActs earlier = {});
 
 // The same; InfeasibleError if all fallbacks fail.
 BuiltStep build_step(const plan::Planner& planner, const model::ParameterTable& table, int64_t step,
                      const std::vector<strategy::Sequence>& sequences, const graph::BuildOptions& options,
-                     const EarlierAct* earlier = nullptr);
+                     EarlierActs earlier = {});
 
 // Builds steps of the longest sequences in training and evaluation, so that infeasible ones are known before
 // the run. Throws as build_step.
 void try_longest(const plan::Planner& planner, const model::ParameterTable& table, const Data& data,
-                 graph::LinkPlans& links, const EarlierAct* earlier = nullptr);
+                 graph::LinkPlans& links, EarlierActs earlier = {});
 
 }  // namespace sluice::session

@@ -98,6 +98,15 @@ TrunkPlanning plan_beside(const plan::Planner& trained, OtherModel model, int64_
   return {std::move(model), std::move(table), std::move(planner), beside_bytes};
 }
 
+TrunkPlanning reference_of(const plan::Planner& trained, int64_t all_beside_bytes) {
+  const cost::CostModel& cost = trained.cost();
+  return {
+      .model = {.act = "reference", .key = "rl.kl's reference", .folder = {}, .value = cost.options().model},
+      .table = model::parameter_table(cost.options().model, cost.program()),
+      .planner = trained,
+      .beside_bytes = all_beside_bytes};
+}
+
 void require_fit(const TrunkPlanning& trunk, int64_t longest_tokens) {
   const int64_t held = trunk.planner.max_len_tokens();
   if (held >= longest_tokens) return;

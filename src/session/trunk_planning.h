@@ -26,6 +26,10 @@ struct TrunkPlanning {
 // folder if no strategy of the run divides the model.
 TrunkPlanning plan_beside(const plan::Planner& trained, OtherModel model, int64_t all_beside_bytes);
 
+// The evaluations of the reference that rl.kl keeps: the run's model with its masters exchanged, planned as
+// the run's model is.
+TrunkPlanning reference_of(const plan::Planner& trained, int64_t all_beside_bytes);
+
 // InfeasibleError if no strategy holds so many tokens beside the trained model.
 void require_fit(const TrunkPlanning& trunk, int64_t longest_tokens);
 

@@ -1,6 +1,6 @@
 #include "train/step_acts.h"
 
-#include <vector>
+#include <utility>
 
 #include "base/text.h"
 
@@ -10,48 +10,61 @@ StepActs::StepActs(run::RunContext& run) : run_(run) {
   std::vector<session::OtherModel> teachers;
   run.control().together("opening the teacher", [&] { teachers = session::teachers(run.config()); });
   for (const session::OtherModel& model : teachers) {
-    teacher_ = std::make_unique<run::Trunk>(run, model, run::Trunk::Options{.leaves_head_rows = true});
-    teacher_->load();
-    run.planning().set_earlier(teacher_->act());
+    teachers_.push_back(
+        std::make_unique<run::Trunk>(run, model, run::Trunk::Options{.leaves_head_rows = true}));
+    teachers_.back()->load();
+    run.planning().add_earlier(teachers_.back()->act());
   }
   if (run.config().rl.algorithm == config::RlAlgorithm::kPpo) critic_ = std::make_unique<run::Critic>(run);
 }
 
-runtime::StepResult StepActs::train(const run::PreparedStep& step, const runtime::AdamW& optimizer) {
-  const int64_t number = step.plan.step;
-  std::vector<layers::HeadRows> rows;
-  if (teacher_) {
-    rows = teacher_->evaluate(*step.earlier, step.tokens, base::text("running the teacher of step ", number + 1))
-               .head_rows;
-    note_earlier(*teacher_, "teacher");
-    earlier_->predicted_peak_bytes = step.earlier_peak_bytes;
+// The rows that the teachers leave, one after the other.
+runtime::TeacherRows StepActs::teach(const run::PreparedStep& step) {
+  runtime::TeacherRows rows;
+  for (size_t i = 0; i < teachers_.size(); ++i) {
+    runtime::RowFigures left = teachers_[i]->evaluate(
+        step.earlier[i], step.tokens,
+        base::text("running the ", teachers_[i]->model().act, " of step ", step.plan.step + 1));
+    rows.push_back(std::move(left.head_rows));
+    note_earlier(*teachers_[i]);
+    earlier_.back().predicted_peak_bytes = step.earlier_peak_bytes[i];
   }
+  return rows;
+}
+
+runtime::StepResult StepActs::train(const run::PreparedStep& step, const runtime::AdamW& optimizer) {
+  earlier_.clear();
+  earlier_timings_.clear();
+  const runtime::TeacherRows rows = teach(step);
   if (step.critic) {
     critic_result_ = critic_->train(*step.critic, optimizer);
-    note_earlier(critic_->trunk(), "critic");
+    note_earlier(critic_->trunk());
   }
-  const auto running = run_.activity().nodes(base::text("running step ", number + 1));
-  return run_.engine().train(step.graph, step.tokens, optimizer, teacher_ ? &rows : nullptr);
+  const auto running = run_.activity().nodes(base::text("running step ", step.plan.step + 1));
+  return run_.engine().train(step.graph, step.tokens, optimizer, rows.empty() ? nullptr : &rows);
 }
 
 // Copies the act's figures, because planning may run the trunk again.
-void StepActs::note_earlier(const run::Trunk& trunk, const char* name) {
-  earlier_ = trunk.newest();
-  earlier_->name = name;
-  earlier_timing_ = trunk.newest_timing();
+void StepActs::note_earlier(const run::Trunk& trunk) {
+  earlier_.push_back(trunk.newest());
+  earlier_.back().name = trunk.model().act;
+  earlier_timings_.push_back(trunk.newest_timing());
 }
 
 void StepActs::describe(const run::PreparedStep& step, const runtime::StepResult& result,
                         report::StepRecord& record) const {
-  if (!earlier_ && record.acts.empty()) return;
-  if (earlier_) {
-    record.acts.push_back(*earlier_);
-    (teacher_ ? record.teacher_ns : record.critic_ns) = earlier_->time_ns;
+  if (earlier_.empty() && record.acts.empty()) return;
+  const int64_t update_ns = record.predicted_ns;
+  int64_t earlier_ns = 0;
+  for (const report::ActRecord& act : earlier_) {
+    record.acts.push_back(act);
+    earlier_ns += act.time_ns;
+    record.predicted_ns += act.predicted_ns;  // acts run one after the other
   }
-  record.acts.push_back({"update", result.timing.step_ns, record.predicted_ns, result.peak_bytes,
-                         step.predicted_peak_bytes});
-  // Acts run one after the other.
-  if (earlier_) record.predicted_ns += earlier_->predicted_ns;
+  if (!teachers_.empty()) record.teacher_ns = earlier_ns;
+  if (critic_) record.critic_ns = earlier_ns;
+  record.acts.push_back(
+      {"update", result.timing.step_ns, update_ns, result.peak_bytes, step.predicted_peak_bytes});
   if (!critic_) return;
   record.value_loss = critic_result_.mean_loss();
   record.critic_grad_norm = critic_result_.gradient_norm;
@@ -62,8 +75,11 @@ void StepActs::describe(const run::PreparedStep& step, const runtime::StepResult
 std::vector<run::TracedAct> StepActs::traced(const run::PreparedStep& step,
                                              const runtime::StepResult& result) const {
   std::vector<run::TracedAct> acts;
-  if (teacher_) acts.push_back({"teacher", *step.earlier, teacher_->cost(), earlier_timing_});
-  if (step.critic) acts.push_back({"critic", step.critic->graph, critic_->trunk().cost(), earlier_timing_});
+  for (size_t i = 0; i < teachers_.size(); ++i)
+    acts.push_back({teachers_[i]->model().act, step.earlier[i], teachers_[i]->cost(), earlier_timings_[i]});
+  if (step.critic)
+    acts.push_back(
+        {critic_->trunk().model().act, step.critic->graph, critic_->trunk().cost(), earlier_timings_.back()});
   acts.push_back({"update", step.graph, run_.planning().cost(), result.timing});
   return acts;
 }

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "report/step_record.h"
@@ -17,7 +16,7 @@ namespace sluice::train {
 class StepActs {
  public:
   // Collective: opens the models that the configuration names. `run` is open and outlives
-  // this; its planning adds a teacher's act before training's steps from now on.
+  // this; its planning adds the teachers' acts before training's steps from now on.
   explicit StepActs(run::RunContext& run);
 
   run::Critic* critic() { return critic_.get(); }  // null: there is none
@@ -31,14 +30,15 @@ class StepActs {
   std::vector<run::TracedAct> traced(const run::PreparedStep& step, const runtime::StepResult& result) const;
 
  private:
-  void note_earlier(const run::Trunk& trunk, const char* name);
+  runtime::TeacherRows teach(const run::PreparedStep& step);
+  void note_earlier(const run::Trunk& trunk);
 
   run::RunContext& run_;
-  std::unique_ptr<run::Trunk> teacher_;
+  std::vector<std::unique_ptr<run::Trunk>> teachers_;
   std::unique_ptr<run::Critic> critic_;
   // The newest step's figures.
-  std::optional<report::ActRecord> earlier_;
-  runtime::StepTiming earlier_timing_;
+  std::vector<report::ActRecord> earlier_;
+  std::vector<runtime::StepTiming> earlier_timings_;
   runtime::StepResult critic_result_;
 };
 

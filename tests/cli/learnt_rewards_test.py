@@ -66,6 +66,7 @@ class LearntRewards(CommandTest):
     train = classmethod(reinforcement_test.Reinforcement.train.__func__)
     ended = staticmethod(reinforcement_test.Reinforcement.ended)
     refused = reinforcement_test.Reinforcement.refused
+    lose_a_rank = reinforcement_test.Reinforcement.lose_a_rank
 
     def assert_same(self, lines, expected, tolerance=1e-11):
         self.assertEqual(len(lines), len(expected))
@@ -117,9 +118,20 @@ class LearntRewards(CommandTest):
                 self.assertIn("accuracy", line)
                 self.assertGreaterEqual(line["reward"], line["learnt_reward"] - 1e-12)
 
+    def test_a_reward_model_in_codes_gives_the_same_rewards_under_every_layout(self):
+        coded = self.train("coded", 1, rl__reward_base='"nf4"')
+        self.assertNotEqual(coded[0]["reward"], self.expected[0]["reward"])
+        for name, (ranks, strategies, rollouts) in LAYOUTS.items():
+            with self.subTest(name):
+                self.assert_same(self.train(f"coded_{name}", ranks, parallel__strategies=strategies, parallel__select='"cycle"',
+                                            rl__rollout_strategy=f'"{rollouts}"', rl__reward_base='"nf4"'), coded)
+
     def test_resumed_within_a_rollout(self):
         self.train("half", 2, train__steps=3, checkpoint__every=3)
         self.assert_same(self.train("half", 3, "--resume", "auto", checkpoint__every=3), self.expected)
+
+    def test_a_lost_rank_costs_nothing_but_time(self):
+        self.assert_same(self.lose_a_rank("lost", train__steps=24), self.train("unlost", 1, train__steps=24))
 
     # PPO.
 
@@ -150,6 +162,39 @@ class LearntRewards(CommandTest):
         with self.subTest("resumed"):
             self.train("ppo_half", 2, train__steps=3, checkpoint__every=3, **self.PPO)
             self.assert_same(self.train("ppo_half", 3, "--resume", "auto", checkpoint__every=3, **self.PPO), expected)
+
+    def test_ppo_goes_on_without_a_lost_rank(self):
+        """From the newest checkpoint, of the policy and of the critic."""
+        settings = {"train__steps": 16, "checkpoint__every": 4, **self.PPO}
+        self.assert_same(self.lose_a_rank("ppo_lost", **settings), self.train("ppo_unlost", 1, **settings))
+
+    def test_plans_simulations_traces_and_reports_show_acts(self):
+        settings = {"rl__updates_per_rollout": 2, **self.PPO}
+        lines = self.train("acts", 2, log__trace_steps="[1]", train__steps=2, **settings)
+        between = ["rewards", "policy", "reference", "values"]  # two steps, once a rollout
+        self.assertEqual([act["name"] for act in lines[0]["acts"]], [*between, "critic", "update"])
+        self.assertEqual([act["name"] for act in lines[1]["acts"]], ["critic", "update"])
+        for act in lines[0]["acts"]:
+            self.assertGreater(act["ms"], 0, act["name"])
+            self.assertGreater(act["predicted_ms"], 0, act["name"])
+            self.assertGreater(act["predicted_peak_bytes"], 0, act["name"])
+        for file in ("trace-1.json", "trace-1-predicted.json"):
+            names = {event.get("name", "").split(": ")[0]
+                     for event in json.loads((self.folder / "acts" / file).read_text())["traceEvents"]}
+            self.assertLessEqual({"critic", "update"}, names, file)
+        self.done("report", self.folder / "acts")
+        report = (self.folder / "acts/report.html").read_text()
+        section = report[report.index('id="acts"'):]
+        for name in (*between, "critic", "update"):
+            self.assertIn(f">{name}<", section)
+        planned = self.done("plan", *self.arguments("planned", 1, **settings)[1:3],
+                            *self.arguments("planned", 1, **settings)[5:], "--ranks", 2, "--explain")
+        for name in ("rl.reward ", "rl.kl's reference", "rl.critic", "update of the trained model", "all, one behind the other"):
+            self.assertIn(name, planned)
+        simulated = json.loads(self.done("simulate", *self.arguments("planned", 1, **settings)[1:3],
+                                         *self.arguments("planned", 1, **settings)[5:], "--ranks", 2, "--steps", 2, "--json",
+                                         "--out", self.folder / "simulated"))["systems"]["sluice"]
+        self.assertEqual([act["name"] for act in simulated["acts"]], ["rewards", "critic", "reference", "update"])
 
     def test_a_critic_may_begin_as_a_reward_model(self):
         lines = self.train("begun", 1, rl__critic=f'"{self.folder}/scorer"', **self.PPO)

@@ -94,7 +94,9 @@ class OnPolicy(CommandTest):
         self.assert_same(self.train("half", 3, "--resume", "auto", checkpoint__every=3), self.expected)
 
     def test_a_lost_rank_costs_nothing_but_time(self):
-        settings = {"train__steps": 40, "teacher__lmbda": 0.5}
+        self.make_model("second", "none", "held_out")
+        settings = {"train__steps": 40, "teacher__lmbda": 0.5, "teacher__weights": "[1, 2]",
+                    "teacher__hf": f'["{self.folder}/teacher", "{self.folder}/second"]'}
         self.assert_same(self.lose_a_rank("lost", **settings), self.train("unlost", 1, **settings))
 
     def test_plans_and_simulations_show_acts(self):

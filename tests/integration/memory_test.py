@@ -295,7 +295,11 @@ class Proof(TestCase):
         cases = {"wide": ("2x<1,1,1>", {}), "tensor": ("<2,1,1>", {}), "narrow": ("2x<1,1,1>", BFLOAT16),
                  "reverse": ("2x<1,1,1>", {"teacher__divergence": "reverse_kl"}),
                  "jsd": ("2x<1,1,1>", {"teacher__divergence": "jsd"}),
-                 "narrow jsd": ("<2,1,1>", BFLOAT16 | {"teacher__divergence": "jsd"})}
+                 "narrow jsd": ("<2,1,1>", BFLOAT16 | {"teacher__divergence": "jsd"}),
+                 "codes": ("2x<1,1,1>", {"teacher__base": "nf4"}),
+                 "narrow codes": ("<2,1,1>", BFLOAT16 | {"teacher__base": "nf4", "teacher__divergence": "jsd"}),
+                 "several": ("<2,1,1>", {"teacher__hf": ["teacher", "teacher"]}),
+                 "several, narrow, in codes": ("2x<1,1,1>", BFLOAT16 | {"teacher__hf": ["teacher", "teacher"], "teacher__base": "nf4"})}
         for name, (strategy, changes) in cases.items():
             with self.subTest(name):
                 if not (self.directory / "teacher").exists():
@@ -303,8 +307,8 @@ class Proof(TestCase):
                     self.train("taught", 1)
                     self.sluice("export", run, "--out", "teacher", "--dtype", "float32")
                 shutil.rmtree(self.directory / f"run-{RANKS}", ignore_errors=True)
-                self.check(strategy, MIDDLE_VOCABULARY | changes | {"teacher__hf": "teacher"})
-                self.check_acts("teacher", "update")
+                self.check(strategy, MIDDLE_VOCABULARY | {"teacher__hf": "teacher"} | changes)
+                self.check_acts(*(["teacher 1", "teacher 2"] if "several" in name else ["teacher"]), "update")
 
     def test_a_small_teacher_on_one_rank(self):
         """The rows and the output matrix that it leaves are most of its act."""
