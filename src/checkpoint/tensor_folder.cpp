@@ -373,8 +373,9 @@ void TensorFolder::refuse_further_layer(const SafetensorsFile& file, const std::
   const std::optional<int64_t> layer = layer_of(name);
   const int64_t layers = table_.model.layers();
   if (!layer || *layer < layers) return;
-  throw InputError(text(where(file, name), " is of layer ", *layer, ", but config.json names ", layers,
-                        " layers and ", hints_.further_layers, " behind them that predict further tokens ",
+  throw InputError(text(where(file, name), " is not part of this model: it is of layer ", *layer,
+                        ", but config.json names ", layers, " layers and ", hints_.further_layers,
+                        " behind them that predict further tokens ",
                         "(MTP): set num_nextn_predict_layers to ", *layer + 1 - layers,
                         " if it is one of these, or num_hidden_layers to ", *layer + 1, " if not"));
 }
