@@ -500,12 +500,6 @@ const std::vector<Variation>& adapted_variations() {
          model::adapt(s, {.rank = 1, .alpha = 2, .targets = {"all-linear"}});
          model::freeze(s, {"model.layers.1.*.lora_A.weight"});
        }},
-  };
-  return all;
-}
-
-const std::vector<Variation>& decomposed_variations() {
-  static const std::vector<Variation> all{
       {"DecomposedAdapters",
        [](Outline& s) {
          model::adapt(s, {.rank = 2, .alpha = 3, .targets = {"all-linear"}, .dora = true});
@@ -516,9 +510,7 @@ const std::vector<Variation>& decomposed_variations() {
          s.norm_place = model::NormPlace::kAround;
          s.experts = {.count = 4, .per_token = 2, .hidden = 6, .shared_hidden = 9, .shared_gate = true};
          s.qkv_bias = s.out_bias = true;
-         model::adapt(
-             s,
-             {.rank = 2, .alpha = 3, .targets = {"q_proj", "v_proj", "o_proj", "down_proj"}, .dora = true});
+         model::adapt(s, {.rank = 2, .targets = {"q_proj", "v_proj", "o_proj", "down_proj"}, .dora = true});
        }},
       {"DecomposedAdaptersOfLatentMatrices",
        [](Outline& s) {
@@ -591,7 +583,6 @@ INSTANTIATE_TEST_SUITE_P(Experts, Families, testing::ValuesIn(expert_variations(
 INSTANTIATE_TEST_SUITE_P(Recurrent, Families, testing::ValuesIn(recurrent_variations()), name_of_variation);
 INSTANTIATE_TEST_SUITE_P(Tuned, Families, testing::ValuesIn(tuned_variations()), name_of_variation);
 INSTANTIATE_TEST_SUITE_P(Adapted, Families, testing::ValuesIn(adapted_variations()), name_of_variation);
-INSTANTIATE_TEST_SUITE_P(Decomposed, Families, testing::ValuesIn(decomposed_variations()), name_of_variation);
 
 // An MTP layer with experts behind latent attention, as DeepSeek-V3's; and one that attends, behind recurrent
 // layers and with norms by 1 + weight, as Qwen 3 Next's.
