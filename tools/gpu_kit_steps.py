@@ -120,7 +120,7 @@ def bench_steps():
 # Parts for a machine that is lent for little time: what is worth most first, each step's limit low, and each part's limits
 # together at most PART_SECONDS. What `build` made travels with them.
 PART_SECONDS = 300
-EVERY_KIND = ("Experts", "Recurrent", "Cases", "Tuned", "Adapted", "NormsAndMlps", "Positions", "PartsOfFamilies", "Values",
+EVERY_KIND = ("Experts", "Recurrent", "Cases", "Tuned", "Adapted", "Decomposed", "NormsAndMlps", "Positions", "PartsOfFamilies", "Values",
               "LayersOfFamilies")  # of layers, the suites of layers_test's Families
 FEATURES = "DeviceExecutor/RunsOfFeatures.TrainOnAGpuAsOneRankOnTheCpu/*"
 
