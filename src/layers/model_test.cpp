@@ -15,6 +15,7 @@
 #include "layers/head.h"
 #include "layers/make_operation.h"
 #include "layers/operation.h"
+#include "layers/test_adapted_variations.h"
 #include "layers/test_recurrent_variations.h"
 #include "layers/test_twin.h"
 #include "layers/test_variations.h"
