@@ -178,7 +178,7 @@ class Adapters(CommandTest):
         for name, (changes, told) in wrong.items():
             self.assertIn(told, refusal(f"a={configured(own, self.folder / name, **changes)}"))
         self.assertIn("has rank 40, above the rank of its matrix, 32 x 64", refusal(f"a={written(self.folder / 'wide', 40, 64, 32)}"))
-        self.assertIn("lora_magnitude_vector' is missing beside", refusal(f"a={configured(own, self.folder / 'dora', use_dora=True)}"))
+        self.assertIn("lora_magnitude_vector' is missing beside", refusal(f"a={configured(own, self.folder / 'no_magnitudes', use_dora=True)}"))
         self.assertIn("there is no", refusal(f"a={self.model}"))
         self.assertIn("not JSON", refusal("{a"))
         self.assertIn("is for the model 'other', which --adapter does not have: it has b",
