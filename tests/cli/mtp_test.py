@@ -133,7 +133,7 @@ tensorboard = false
     def test_runs_that_cannot_train_it_say_why(self):
         for arguments, reason in (
                 (("--set", "lora.rank=2"), 'train.mtp is "train", but lora.rank trains adapters'),
-                (("--set", 'head.kind="embed"'), 'train.mtp is "train", but head.kind gives the model another end'),
+                (("--set", 'head.kind="embed"', "--set", 'head.positives=["near"]'), 'train.mtp is "train", but head.kind gives the model another end'),
                 (("--set", f'model.hf="{TESTS}/data/parity/qwen3"'), "Sluice trains no layers of qwen3"),
                 (("--set", f'model.hf="{GLM}"'), "config.json names no layers that predict further tokens")):
             with self.subTest(reason):
