@@ -109,7 +109,7 @@ TEST(IdleKeys, KeysOfGenerationAreDoubtedWhereNoTextIsGenerated) {
 
 TEST(IdleKeys, ATeacherOfResponsesHeedsTheirLengthAlone) {
   RunConfig config;
-  config.teacher = {.hf = "folder", .lmbda = 1};
+  config.teacher = {.hf = {"folder"}, .lmbda = 1};
   config.rl.max_completion_length = 9;
   config.rl.kv_cache_gib = 2;
   EXPECT_THAT(idle_generation_keys(config), IsEmpty());

@@ -184,7 +184,9 @@ int64_t matrix_update_ns(const LinkPlan& links, const cost::CostModel& cost) {
 int64_t matrix_update_bytes(const LinkPlan& links, const cost::MemoryModel& memory, int rank) {
   if (links.matrices.held.empty()) return 0;
   const link::MatrixUpdate::Held& held = links.matrices.held[static_cast<size_t>(rank)];
-  return memory.matrix_update_bytes(held.masters, held.iterated, held.coming_home);
+  constexpr int64_t kScalarBytes = 1024;  // norms and factors, of which an allocator gives each a block
+  const int64_t scalars = held.iterated > 0 ? kScalarBytes : 0;
+  return memory.matrix_update_bytes(held.masters, held.iterated, held.coming_home) + scalars;
 }
 
 int64_t least_ns(const LinkPlan& links, const cost::CostModel& cost) {

@@ -195,8 +195,8 @@ void count_trained(const std::vector<Parameter>& parameters, TokenWork& work) {
   work.trained = static_cast<int64_t>(work.products * trained / (matrices + adapters));
 }
 
-// DoRA's backward makes a product's result again, then scales that result's gradient, one product at a time.
-// For the former it gathers the product's rows.
+// DoRA's backward makes a product's result again, through the adapter's narrow rows, then scales that
+// result's gradient, one product at a time. For the former it gathers the product's rows.
 int64_t decomposed_bytes(const Layer& layer, const Cut& cut, int64_t element_bytes) {
   int64_t most = 0;
   for (const Part& part : layer.parts) {
@@ -204,7 +204,8 @@ int64_t decomposed_bytes(const Layer& layer, const Cut& cut, int64_t element_byt
       if (std::ranges::none_of(weight.adapters, &AdapterPair::has_magnitude)) continue;
       const int64_t outputs = weight.use == Use::kOut ? weight.columns : width_of(weight, cut.tp);
       const int64_t gathered = cut.tp > 1 && weight.use != Use::kOut ? weight.columns : 0;
-      most = std::max(most, outputs + gathered);
+      const int64_t narrow = std::ranges::max(weight.adapters, {}, &AdapterPair::rank).rank;
+      most = std::max(most, outputs + gathered + narrow);
     }
   }
   return most * element_bytes;
