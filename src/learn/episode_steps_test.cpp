@@ -114,7 +114,8 @@ TEST_F(SmallRuns, LogProbabilitiesAreTheSamplersOwn) {
         sampled.push_back(response.log_probabilities);
       }
     }
-    const auto found = log_probabilities(*run, episodes, 0);
+    report::ActRecord act;
+    const auto found = log_probabilities(*run, episodes, 0, act);
     ASSERT_EQ(found.size(), 4U);
     for (size_t i = 0; i < found.size(); ++i)
       EXPECT_THAT(found[i], testing::Pointwise(testing::DoubleNear(1e-11), sampled[i])) << share << " " << i;

@@ -45,7 +45,8 @@ class PreferenceSteps : public SmallRuns {
   static double dpo_loss(run::RunContext& run, const rl::MiniBatch& batch,
                          const std::vector<double>& reference, double beta) {
     std::vector<double> gain;
-    const auto found = log_probabilities(run, batch, 0);
+    report::ActRecord act;
+    const auto found = log_probabilities(run, batch, 0, act);
     for (size_t i = 0; i < found.size(); ++i)
       gain.push_back(std::accumulate(found[i].begin(), found[i].end(), 0.0) - reference[i]);
     double loss = 0;
@@ -104,7 +105,8 @@ TEST_F(PreferenceSteps, AStepsGradientIsTheLosssOwn) {
   std::vector<double> reference;
   {
     const run::Reference::InPlace parameters(run->reference());
-    for (const std::vector<double>& each : log_probabilities(*run, batch, 0))
+    report::ActRecord act;
+    for (const std::vector<double>& each : log_probabilities(*run, batch, 0, act))
       reference.push_back(std::accumulate(each.begin(), each.end(), 0.0));
   }
   EXPECT_NEAR(dpo_loss(*run, batch, reference, 0.1), *step->known.loss, 1e-11);
