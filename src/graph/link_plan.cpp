@@ -184,7 +184,7 @@ int64_t matrix_update_ns(const LinkPlan& links, const cost::CostModel& cost) {
 int64_t matrix_update_bytes(const LinkPlan& links, const cost::MemoryModel& memory, int rank) {
   if (links.matrices.held.empty()) return 0;
   const link::MatrixUpdate::Held& held = links.matrices.held[static_cast<size_t>(rank)];
-  constexpr int64_t kScalarBytes = 1024;  // norms and factors, of which an allocator gives each a block
+  constexpr int64_t kScalarBytes = 4096;  // norms and factors, for each of which an allocator takes a block
   const int64_t scalars = held.iterated > 0 ? kScalarBytes : 0;
   return memory.matrix_update_bytes(held.masters, held.iterated, held.coming_home) + scalars;
 }

@@ -76,7 +76,9 @@ inline const std::vector<Variation>& decomposed_variations() {
          s.norm_place = model::NormPlace::kAround;
          s.experts = {.count = 4, .per_token = 2, .hidden = 6, .shared_hidden = 9, .shared_gate = true};
          s.qkv_bias = s.out_bias = true;
-         model::adapt(s, {.rank = 2, .targets = {"q_proj", "v_proj", "o_proj", "down_proj"}, .dora = true});
+         model::adapt(
+             s,
+             {.rank = 2, .alpha = 3, .targets = {"q_proj", "v_proj", "o_proj", "down_proj"}, .dora = true});
        }},
       {"DecomposedAdaptersOfLatentMatrices",
        [](Outline& s) {

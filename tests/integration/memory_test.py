@@ -211,7 +211,6 @@ for base in ("none", "nf4", "int8", "mxfp4"):
         for saved in ("keep", "recompute"):
             PROVED[f"base {base} in {dtype} {saved}"] = ("2x<1,1,1>", FROZEN | POLICIES[saved] | {"model__base": base, "train__dtype": dtype})
 PROVED["base nf4 and magnitudes"] = ("2x<1,1,1>", FROZEN | BFLOAT16 | {"model__base": "nf4", "lora__dora": True})
-PROVED["magnitudes and tensor parallel"] = ("<2,1,1>", FROZEN | {"lora__dora": True})
 MUON = {"optimizer__name": "muon", "model__vocab": 512, "model__hidden": 192, "model__ffn_hidden": 512, "data__tokens_per_step": CONTEXT // 4,
         "data__context_length": CONTEXT // 8}
 PROVED |= {"whole matrices": ("2x<1,1,1>", MUON), "whole matrices in bfloat16": ("2x<1,1,1>", MUON | BFLOAT16),
