@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "base/error.h"
@@ -20,9 +21,13 @@ constexpr int kTaughtRanks = 2;
 class OtherActsOfARun : public testing::Test {
  protected:
   OtherActsOfARun() {
-    corpus::IndexedWriter writer(directory_ / "corpus", {});
-    for (int document = 0; document < 60; ++document)
-      writer.add(std::vector<int32_t>(static_cast<size_t>(20 + document), 1));
+    // Conversations, whose first ten tokens are the prompt.
+    corpus::IndexedWriter writer(directory_ / "corpus", {.mask = corpus::MaskFile::kWrite});
+    for (size_t tokens = 20; tokens < 80; ++tokens) {
+      std::vector<uint8_t> mask(tokens, 1);
+      std::fill_n(mask.begin(), 10, uint8_t{0});
+      writer.add(std::vector<int32_t>(tokens, 1), mask);
+    }
     writer.commit();
     std::ofstream(directory_ / "config.json")
         << R"({"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, )"
