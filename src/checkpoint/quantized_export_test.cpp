@@ -80,7 +80,7 @@ TEST(QuantizedExport, IsReadAsItWasWrittenToTheBit) {
   }
 }
 
-// What bitsandbytes and transformers look for.
+// The tensors and keys that bitsandbytes and transformers look for.
 TEST(QuantizedExport, HasTheTensorsAndKeysOfBitsandbytes) {
   const TestDirectory root;
   const model::ParameterTable table = model::parameter_table(model::exported_outline(false));

@@ -44,7 +44,7 @@ class Kind {
   // Working memory of experts assumes all tokens in one expert, so it holds for any routing. The head does
   // all its work in its forward; its bytes do not include a chunk's logits.
   TokenBytes bytes(const Cut& cut, int64_t element_bytes) const;
-  // Of the head's MTP layer, a token (model/derive.h); without one, zeros.
+  // The work of a token in the head's MTP layer (model/derive.h); zeros without one.
   TokenWork mtp_work() const;
   TokenBytes mtp_bytes(const Cut& cut, int64_t element_bytes) const;
   CacheBytes cache(const Cut& cut, int64_t element_bytes) const;

@@ -41,7 +41,7 @@ std::string three_digits(double value) {
   return digits.data();
 }
 
-// Of some ten calls, or of as many as take 0.3 s.
+// The median of some ten calls, or of as many as take 0.3 s.
 double median_ns(c10::Device device, const std::function<void()>& call) {
   constexpr double kMostNs = 3e8;
   call();  // warm-up
@@ -62,7 +62,7 @@ at::Tensor numbers(at::IntArrayRef shape, double seed) {
   return at::sin(at::arange(count, at::kDouble) * (12.9898 + seed)).view(shape);
 }
 
-// What is wrong with `found`, which should be `wanted` (FP64, host) but for rounding.
+// The fault of `found`, which should be `wanted` (FP64, host) but for rounding; empty: none.
 std::string fault_of(const std::string& name, const at::Tensor& found, const at::Tensor& wanted) {
   const double most = most_error(found.scalar_type());
   const at::Tensor difference = (found.to(at::kCPU, at::kDouble) - wanted).abs().max();
@@ -96,7 +96,7 @@ void check_product(c10::Device device, at::ScalarType type, DeviceCheck& result)
       text(three_digits(flops / ns / 1e3), " TFLOP/s in ", type == at::kBFloat16 ? "bfloat16" : "float32");
 }
 
-// Of packed sequences, causal, with half as many heads of keys.
+// Causal attention over packed sequences, with half as many heads of keys.
 struct Attention {
   ops::AttentionInput input;
   at::Tensor dout;

@@ -66,7 +66,7 @@ std::vector<Entry> entries_in_text(const std::string& bytes, const std::string& 
   return entries;
 }
 
-// Of a strategy's text, or of a file.
+// The entries of a strategy's text, or of a file.
 std::vector<Entry> entries_of(const std::string& given) {
   std::error_code ignored;
   const bool exists = std::filesystem::exists(given, ignored);

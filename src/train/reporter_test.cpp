@@ -1,4 +1,4 @@
-// What a run tells people: files of its directory, the log, and metrics for monitoring.
+// The things that a run tells people: files of its directory, the log, and metrics for monitoring.
 #include "train/reporter.h"
 
 #include <gmock/gmock.h>

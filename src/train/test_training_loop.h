@@ -111,7 +111,7 @@ class TrainingLoop : public testing::Test {
     return lines;
   }
 
-  // What is logged from now on.
+  // Everything that is logged from now on.
   void log_to_file() { base::configure_log({.file = directory_ / "log"}); }
   std::string logged() const { return base::read_file(directory_ / "log"); }
 
