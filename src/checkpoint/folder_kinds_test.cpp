@@ -16,6 +16,7 @@
 #include "checkpoint/safetensors.h"
 #include "checkpoint/test_directory.h"
 #include "model/config_json.h"
+#include "model/test_mtp.h"
 #include "model/test_outline.h"
 #include "model/tuning.h"
 
@@ -437,27 +438,8 @@ TEST_F(FolderKinds, WhatGoesWithAModelIsAllButWeightsAndData) {
 
 // Its MTP layer trains, as layer 2, with experts.
 model::Model with_mtp() {
-  const Json config = {{"model_type", "deepseek_v3"},
-                       {"hidden_size", 12},
-                       {"intermediate_size", 20},
-                       {"moe_intermediate_size", 8},
-                       {"num_hidden_layers", 2},
-                       {"num_attention_heads", 2},
-                       {"num_key_value_heads", 2},
-                       {"n_shared_experts", 1},
-                       {"n_routed_experts", 4},
-                       {"num_experts_per_tok", 2},
-                       {"n_group", 1},
-                       {"topk_group", 1},
-                       {"first_k_dense_replace", 1},
-                       {"kv_lora_rank", 4},
-                       {"q_lora_rank", 6},
-                       {"qk_nope_head_dim", 4},
-                       {"qk_rope_head_dim", 2},
-                       {"v_head_dim", 4},
-                       {"vocab_size", 33},
-                       {"num_nextn_predict_layers", 1},
-                       {"max_position_embeddings", 64}};
+  Json config = model::deepseek_config();
+  config["max_position_embeddings"] = 64;
   return model::with_mtp(model::model_from_hugging_face(config, "config.json"));
 }
 

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "model/test_tuning.h"
 #include "runtime/test_equivalence.h"
+#include "runtime/test_two_parts.h"
 
 namespace sluice::runtime {
 namespace {
@@ -134,19 +135,9 @@ TEST_F(Trunks, ContinueOnOtherRanksUnderOtherPairs) {
   RunOptions whole;
   whole.steps = kSteps;
   const RunRecord one = run_in_process(whole);
-  RunOptions before = two_trunks({"2x<2,1,1>", "<1,1,4,4>"}, {"<1,2,2>", "<1,1,2> + <2,1,1>"});
-  before.steps = kLost;
-  RunRecord all = run_in_process(before);
-  RunOptions behind = two_trunks({"<1,1,3,3>", "<3,1,1>"}, {"3x<1,1,1>", "<1,2,1> + <1,1,1>"}, 3);
-  behind.steps = kSteps;
-  behind.first_step = kLost;
-  behind.from = &all.owned;
-  const RunRecord rest = run_in_process(behind);
-  all.losses.insert(all.losses.end(), rest.losses.begin(), rest.losses.end());
-  all.gradient_norms.insert(all.gradient_norms.end(), rest.gradient_norms.begin(), rest.gradient_norms.end());
-  all.evaluated_losses.insert(all.evaluated_losses.end(), rest.evaluated_losses.begin(),
-                              rest.evaluated_losses.end());
-  all.parameters = rest.parameters;
+  const RunOptions before = two_trunks({"2x<2,1,1>", "<1,1,4,4>"}, {"<1,2,2>", "<1,1,2> + <2,1,1>"}),
+                   behind = two_trunks({"<1,1,3,3>", "<3,1,1>"}, {"3x<1,1,1>", "<1,2,1> + <1,1,1>"}, 3);
+  const RunRecord all = run_in_two_parts(before, behind, kLost, kSteps);
   expect_equal(all, one, 1e-11, 1e-11);
 }
 
