@@ -304,7 +304,8 @@ bool Engine::start(ActiveRequest& active, int64_t client) {
 
 void Engine::close(const ActiveRequest& request) {
   const std::lock_guard lock(mutex_);
-  stats_.aborted += request.pending->aborted() ? 1 : 0;
+  // An answer that is whole lets go of its request, perhaps before this.
+  stats_.aborted += request.pending->aborted() && !request.pending->all_finished() ? 1 : 0;
   const auto client = clients_.find(request.client);
   if (--client->second.requests > 0) return;
   waiting_by_client_.erase(client->second.number);
