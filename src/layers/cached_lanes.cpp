@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "ops/attention_merge.h"
 #include "ops/device.h"
 
 namespace sluice::layers {

@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "ops/attention_merge.h"
+
 namespace sluice::layers {
 namespace {
 

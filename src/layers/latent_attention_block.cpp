@@ -18,6 +18,7 @@
 #include "layers/rank_norm.h"
 #include "layers/rotation.h"
 #include "model/roles.h"
+#include "ops/attention_merge.h"
 #include "ops/linear.h"
 
 namespace sluice::layers {

@@ -6,15 +6,11 @@
 #include "ops/attention.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/_flash_attention_backward.h>
-#include <ATen/ops/_flash_attention_forward.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/logaddexp.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 
 #include "base/error.h"
@@ -23,122 +19,15 @@
 #include "ops/cuda/gpu.h"
 #include "ops/device.h"
 #include "ops/libraries/attention_cudnn.h"
+#include "ops/libraries/flash_attention.h"
 #include "ops/simd.h"
 
 namespace sluice::ops {
-
-AttentionInput AttentionInput::on(const at::Tensor& kv_TJD) const {
-  AttentionInput input = *this;
-  const int64_t heads = k_TKD.size(1);
-  input.k_TKD = kv_TJD.narrow(1, 0, heads);
-  input.v_TKD = kv_TJD.narrow(1, heads, heads);
-  return input;
-}
-
-PackedSequences packed_sequences(const std::vector<int64_t>& lengths, const at::Device& device) {
-  PackedSequences sequences{.begins = {0}};
-  for (const int64_t length : lengths) {
-    SLUICE_ASSERT(length > 0, "a packed sequence is empty");
-    sequences.begins.push_back(sequences.begins.back() + length);
-    sequences.longest = std::max(sequences.longest, length);
-  }
-  if (device.is_cpu()) return sequences;
-  const int64_t count = static_cast<int64_t>(sequences.begins.size());
-  const at::Tensor host = upload_buffer(count, at::kInt, device);
-  std::copy(sequences.begins.begin(), sequences.begins.end(), host.mutable_data_ptr<int32_t>());
-  sequences.begins_device = upload(host, device);
-  sequences.table = sequence_table(sequences.begins);
-  const at::Tensor words =
-      upload_buffer(static_cast<int64_t>(sequences.table.words.size()), at::kLong, device);
-  std::ranges::copy(sequences.table.words, words.mutable_data_ptr<int64_t>());
-  sequences.table_device = upload(words, device);
-  return sequences;
-}
 
 namespace {
 
 void zero_rows_from(const at::Tensor& x, int64_t begin) {
   if (begin < x.size(0)) x.narrow(0, begin, x.size(0) - begin).zero_();
-}
-
-}  // namespace
-
-namespace flash {
-namespace {
-
-// Number of tokens before itself that a token sees, as flash attention's argument; nullopt: no limit but
-// causality.
-std::optional<int64_t> tokens_before(const AttentionInput& input) {
-  return input.window > 0 ? std::optional(input.window - 1) : std::nullopt;
-}
-std::optional<int64_t> tokens_behind(const AttentionInput& input) {
-  if (input.window == 0) return std::nullopt;
-  return input.causal ? 0 : input.window - 1;
-}
-
-}  // namespace
-
-AttentionResult attention(const AttentionInput& input, const PackedSequences& sequences) {
-  const at::Tensor& begins = sequences.begins_device;
-  auto [out_TND, lse_NT, rng, unused, mask] = at::_flash_attention_forward(
-      input.q_TND, input.k_TKD, input.v_TKD, begins, begins, sequences.longest, sequences.longest,
-      /*dropout_p=*/0.0, input.causal, /*return_debug_mask=*/false, input.scale, tokens_before(input),
-      tokens_behind(input));
-  zero_rows_from(out_TND, sequences.begins.back());
-  return {out_TND, lse_NT, rng};
-}
-
-void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
-                        const PackedSequences& sequences, const AttentionGradient& gradient) {
-  const at::Tensor& begins = sequences.begins_device;
-  const at::Tensor unused = at::empty({0}, saved.rng.options());
-  const auto [dq_TND, dk_TKD, dv_TKD] =
-      at::_flash_attention_backward(dout_TND, input.q_TND, input.k_TKD, input.v_TKD, saved.out_TND,
-                                    saved.lse_NT, begins, begins, sequences.longest, sequences.longest,
-                                    /*dropout_p=*/0.0, input.causal, saved.rng, unused, input.scale,
-                                    tokens_before(input), tokens_behind(input));
-  gradient.dq_TND.copy_(dq_TND);
-  gradient.dk_TKD.copy_(dk_TKD);
-  gradient.dv_TKD.copy_(dv_TKD);
-}
-
-}  // namespace flash
-
-namespace {
-
-at::Tensor rows_of(const at::Tensor& x, base::Interval rows) { return x.narrow(0, rows.begin, rows.size()); }
-at::Tensor lse_of(const at::Tensor& lse_NT, base::Interval rows) {
-  return lse_NT.narrow(1, rows.begin, rows.size());
-}
-// A block as a batch of one, the layout of kernels without sequence tables.
-at::Tensor batch_of(const at::Tensor& x, base::Interval rows) { return rows_of(x, rows).unsqueeze(0); }
-
-void attend_blocks_cuda(const AttentionInput& input, std::span<const AttentionBlock> blocks,
-                        const AttentionResult& seen) {
-  for (const auto& [queries, keys, ahead] : blocks) {
-    const auto [out_1TND, lse_1NT, rng, unused, mask] = at::_flash_attention_forward(
-        batch_of(input.q_TND, queries), batch_of(input.k_TKD, keys), batch_of(input.v_TKD, keys),
-        /*cum_seq_q=*/{}, /*cum_seq_k=*/{}, queries.size(), keys.size(), /*dropout_p=*/0.0,
-        /*is_causal=*/false, /*return_debug_mask=*/false, input.scale);
-    merge({rows_of(seen.out_TND, queries), lse_of(seen.lse_NT, queries)},
-          {out_1TND.squeeze(0), lse_1NT.squeeze(0)});
-  }
-}
-
-void attend_blocks_backward_cuda(const at::Tensor& dout_TND, const AttentionInput& input,
-                                 const AttentionResult& saved, std::span<const AttentionBlock> blocks,
-                                 const AttentionGradient& gradient) {
-  const at::Tensor unused = at::empty({0}, saved.rng.options());
-  for (const auto& [queries, keys, ahead] : blocks) {
-    const auto [dq_1TND, dk_1TKD, dv_1TKD] = at::_flash_attention_backward(
-        batch_of(dout_TND, queries), batch_of(input.q_TND, queries), batch_of(input.k_TKD, keys),
-        batch_of(input.v_TKD, keys), batch_of(saved.out_TND, queries),
-        lse_of(saved.lse_NT, queries).contiguous().unsqueeze(0), /*cum_seq_q=*/{}, /*cum_seq_k=*/{},
-        queries.size(), keys.size(), /*dropout_p=*/0.0, /*is_causal=*/false, saved.rng, unused, input.scale);
-    rows_of(gradient.dq_TND, queries).add_(dq_1TND.squeeze(0));
-    rows_of(gradient.dk_TKD, keys).add_(dk_1TKD.squeeze(0));
-    rows_of(gradient.dv_TKD, keys).add_(dv_1TKD.squeeze(0));
-  }
 }
 
 // Runs cuDNN if it takes the input and has a plan. False: nothing is done.
@@ -147,6 +36,21 @@ bool attention_backward_cudnn(const at::Tensor& dout_TND, const AttentionInput& 
                               const AttentionGradient& gradient) {
   if constexpr (cudnn::kBuilt) {
     return cudnn::takes(input) && cudnn::attention_backward(dout_TND, input, saved, sequences, gradient);
+  }
+  return false;
+}
+
+// The same for blocks.
+bool attend_blocks_cudnn(const AttentionInput& input, std::span<const AttentionBlock> blocks,
+                         const AttentionResult& seen) {
+  if constexpr (cudnn::kBuilt) return cudnn::attend_blocks(input, blocks, seen);
+  return false;
+}
+bool attend_blocks_backward_cudnn(const at::Tensor& dout_TND, const AttentionInput& input,
+                                  const AttentionResult& saved, std::span<const AttentionBlock> blocks,
+                                  const AttentionGradient& gradient) {
+  if constexpr (cudnn::kBuilt) {
+    return cudnn::attend_blocks_backward(dout_TND, input, saved, blocks, gradient);
   }
   return false;
 }
@@ -227,32 +131,6 @@ std::string attention_report() {
   return "not used: built without cuDNN's headers";
 }
 
-void merge(const AttentionResult& seen, const AttentionResult& more) {
-  if constexpr (gpu::kBuilt) {
-    if (gpu::merge(seen, more)) return;
-  }
-  aten::merge(seen, more);
-}
-
-// With lse = log(exp lse₁ + exp lse₂):  out = exp(lse₁ - lse)·out₁ + exp(lse₂ - lse)·out₂. If neither set has
-// keys, both weights are zero: −∞ less −∞ is NaN.
-void aten::merge(const AttentionResult& seen, const AttentionResult& more) {
-  const at::Tensor lse_NT = at::logaddexp(seen.lse_NT, more.lse_NT);
-  const auto share_TN1 = [&](const at::Tensor& of_NT) {
-    return (of_NT - lse_NT).exp_().nan_to_num_(0.0).transpose(0, 1).unsqueeze(-1);
-  };
-  seen.out_TND.mul_(share_TN1(seen.lse_NT)).add_(more.out_TND * share_TN1(more.lse_NT));
-  seen.lse_NT.copy_(lse_NT);
-}
-
-AttentionResult nothing_seen(const at::Tensor& q_TND) {
-  const at::TensorOptions wide =
-      q_TND.options().dtype(q_TND.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
-  return {at::zeros(q_TND.sizes(), wide),
-          at::full({q_TND.size(1), q_TND.size(0)}, -std::numeric_limits<double>::infinity(), wide),
-          {}};
-}
-
 void add_sinks(const AttentionResult& result, const at::Tensor& sinks_N) {
   const at::Tensor lse_NT =
       at::logaddexp(result.lse_NT, sinks_N.to(result.lse_NT.scalar_type()).unsqueeze(1));
@@ -271,20 +149,25 @@ void sinks_backward(const at::Tensor& dout_TND, const AttentionResult& saved, co
 
 void attend_blocks(const AttentionInput& input, std::span<const AttentionBlock> blocks,
                    const AttentionResult& seen) {
-  if (input.q_TND.is_cpu()) return cpu::attend_blocks(input, blocks, seen);
-  return has_fused_kernel_of_blocks(input) ? attend_blocks_cuda(input, blocks, seen)
-                                           : aten::attend_blocks(input, blocks, seen);
+  if (input.q_TND.is_cpu()) {
+    cpu::attend_blocks(input, blocks, seen);
+  } else if (!has_fused_kernel_of_blocks(input)) {
+    aten::attend_blocks(input, blocks, seen);
+  } else if (!attend_blocks_cudnn(input, blocks, seen)) {
+    flash::attend_blocks(input, blocks, seen);
+  }
 }
 
 void attend_blocks_backward(const at::Tensor& dout_TND, const AttentionInput& input,
                             const AttentionResult& saved, std::span<const AttentionBlock> blocks,
                             const AttentionGradient& gradient) {
   if (input.q_TND.is_cpu()) {
-    return cpu::attend_blocks_backward(dout_TND, input, saved, blocks, gradient);
+    cpu::attend_blocks_backward(dout_TND, input, saved, blocks, gradient);
+  } else if (!has_fused_kernel_of_blocks(input)) {
+    aten::attend_blocks_backward(dout_TND, input, saved, blocks, gradient);
+  } else if (!attend_blocks_backward_cudnn(dout_TND, input, saved, blocks, gradient)) {
+    flash::attend_blocks_backward(dout_TND, input, saved, blocks, gradient);
   }
-  return has_fused_kernel_of_blocks(input)
-             ? attend_blocks_backward_cuda(dout_TND, input, saved, blocks, gradient)
-             : aten::attend_blocks_backward(dout_TND, input, saved, blocks, gradient);
 }
 
 }  // namespace sluice::ops

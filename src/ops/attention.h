@@ -12,9 +12,6 @@
 
 namespace sluice::ops {
 
-// REQUIRES: every length > 0.
-PackedSequences packed_sequences(const std::vector<int64_t>& lengths, const at::Device& device);
-
 AttentionResult attention(const AttentionInput& input, const PackedSequences& sequences);
 
 // Computes the gradients of `input` into views of the same shapes, which may be the inputs themselves.
@@ -22,12 +19,6 @@ AttentionResult attention(const AttentionInput& input, const PackedSequences& se
 void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
                         const PackedSequences& sequences, const AttentionGradient& gradient);
 
-// Merges the results for two disjoint sets of keys into `seen`: out and lse over both sets. seen.out_TND is
-// in lse's type. REQUIRES: every query has seen a key of `more`.
-void merge(const AttentionResult& seen, const AttentionResult& more);
-
-// The result of queries [T, N, D] without any key: out 0 and lse −inf, in the type in which both accumulate.
-AttentionResult nothing_seen(const at::Tensor& q_TND);
 // Extends `seen` by the keys of `blocks`: out and lse become those over old and new keys. Both are in
 // lse's type; rows without any key so far have lse -inf and out 0. REQUIRES here and below: no interval is
 // empty.
@@ -59,17 +50,9 @@ AttentionScratch attention_scratch(const AttentionShape& shape, at::ScalarType t
 // kernel takes it.
 std::string unfused_because(const AttentionShape& shape, at::ScalarType type, const at::Device& device);
 
-// Names the attention library on GPUs, for people (windows: flash attention, between lanes ATen; caps: ATen):
+// Names the attention library on GPUs, for people (windows between lanes, and caps: ATen):
 // cuDNN with its version, or why cuDNN is not used. Known after the first attention.
 std::string attention_report();
-
-// The same functions by libtorch's flash attention, on GPUs: used if cuDNN does not take the input, and as a
-// reference for cuDNN. Here attention_backward does not write rows of no sequence.
-namespace flash {
-AttentionResult attention(const AttentionInput& input, const PackedSequences& sequences);
-void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
-                        const PackedSequences& sequences, const AttentionGradient& gradient);
-}  // namespace flash
 
 // Attention sinks (Xiao et al. 2023, "Efficient Streaming Language Models with Attention Sinks"): each head
 // has one more score, sinks_N, without a value. With lse' = log(exp lse + exp sink), the output shrinks by
@@ -86,7 +69,6 @@ void sinks_backward(const at::Tensor& dout_TND, const AttentionResult& saved, co
 // attention_backward does not write rows of no sequence.
 namespace aten {
 inline constexpr int64_t kMostScores = int64_t{1} << 26;  // elements of a block's scores
-void merge(const AttentionResult& seen, const AttentionResult& more);
 AttentionResult attention(const AttentionInput& input, const PackedSequences& sequences);
 void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
                         const PackedSequences& sequences, const AttentionGradient& gradient);

@@ -21,6 +21,9 @@ struct PackedSequences {
   SequenceTable table;
   at::Tensor table_device;
 };
+// REQUIRES: every length > 0.
+PackedSequences packed_sequences(const std::vector<int64_t>& lengths, const at::Device& device);
+
 // T rows, N query heads, K key/value heads (N a multiple of K), D dimensions. Query and key tensors may be
 // strided views whose last dimension is dense.
 struct AttentionInput {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/attention.h"
+#include "ops/attention_merge.h"
 #include "ops/cross_entropy.h"
 #include "ops/device.h"
 #include "ops/embedding.h"
@@ -139,25 +140,66 @@ TEST_P(DeviceOps, Products) {
   }
 }
 
-// Query heads share key heads; rows behind the last sequence belong to none.
+// Query heads share key heads; rows behind the last sequence belong to none. Causal and to both sides,
+// without a window and with one.
 TEST_P(DeviceOps, AttentionOfPackedSequences) {
-  for (const int64_t dimensions : {6, 64, 128}) {
-    const std::vector<int64_t> lengths{1, 130, 7, 300};
-    const Pair qkv = random({440, 8, dimensions}), dout = random({440, 4, dimensions});
-    const auto split = [](const at::Tensor& all) {
-      return AttentionInput{all.narrow(1, 0, 4), all.narrow(1, 4, 2), all.narrow(1, 6, 2), 0.3};
-    };
-    const PackedSequences on_gpu = packed_sequences(lengths, kGpu),
-                          on_cpu = packed_sequences(lengths, at::kCPU);
-    const AttentionResult a = attention(split(qkv.gpu), on_gpu), e = aten::attention(split(qkv.cpu), on_cpu);
-    expect_close(a.out_TND, e.out_TND, "out");
-    expect_close(a.lse_NT.narrow(1, 0, 438), e.lse_NT.narrow(1, 0, 438), "log-sum-exp");
-    const at::Tensor da = at::full_like(qkv.gpu, 7), de = at::zeros_like(qkv.cpu);
-    const AttentionInput ga = split(da), ge = split(de);
-    attention_backward(dout.gpu, split(qkv.gpu), a, on_gpu, {ga.q_TND, ga.k_TKD, ga.v_TKD});
-    aten::attention_backward(dout.cpu, split(qkv.cpu), e, on_cpu, {ge.q_TND, ge.k_TKD, ge.v_TKD});
-    expect_close(da, de, "dq, dk and dv");
+  for (const int64_t dimensions : {6, 64, 128, 256}) {
+    for (const auto& [causal, window] :
+         std::vector<std::pair<bool, int64_t>>{{true, 0}, {true, 50}, {false, 0}, {false, 50}}) {
+      const std::vector<int64_t> lengths{1, 130, 7, 300};
+      const Pair qkv = random({440, 8, dimensions}), dout = random({440, 4, dimensions});
+      const auto split = [causal = causal, window = window](const at::Tensor& all) {
+        return AttentionInput{.q_TND = all.narrow(1, 0, 4),
+                              .k_TKD = all.narrow(1, 4, 2),
+                              .v_TKD = all.narrow(1, 6, 2),
+                              .scale = 0.3,
+                              .window = window,
+                              .causal = causal};
+      };
+      const PackedSequences on_gpu = packed_sequences(lengths, kGpu),
+                            on_cpu = packed_sequences(lengths, at::kCPU);
+      const AttentionResult a = attention(split(qkv.gpu), on_gpu),
+                            e = aten::attention(split(qkv.cpu), on_cpu);
+      expect_close(a.out_TND, e.out_TND, "out");
+      expect_close(a.lse_NT.narrow(1, 0, 438), e.lse_NT.narrow(1, 0, 438), "log-sum-exp");
+      const at::Tensor da = at::full_like(qkv.gpu, 7), de = at::zeros_like(qkv.cpu);
+      const AttentionInput ga = split(da), ge = split(de);
+      attention_backward(dout.gpu, split(qkv.gpu), a, on_gpu, {ga.q_TND, ga.k_TKD, ga.v_TKD});
+      aten::attention_backward(dout.cpu, split(qkv.cpu), e, on_cpu, {ge.q_TND, ge.k_TKD, ge.v_TKD});
+      expect_close(da, de, "dq, dk and dv");
+    }
   }
+}
+
+// Blocks of a ring's step: some share queries, some keys; a row has no key at all.
+TEST_P(DeviceOps, AttentionOfBlocks) {
+  const std::vector<AttentionBlock> blocks{
+      {{0, 130}, {7, 302}}, {{200, 440}, {0, 7}}, {{100, 130}, {302, 330}}};
+  const Pair q = random({440, 4, 64}), kv = random({330, 4, 64}), dout = random({440, 4, 64});
+  const auto input = [&](at::Tensor Pair::*on) {
+    return AttentionInput{q.*on, (kv.*on).narrow(1, 0, 2), (kv.*on).narrow(1, 2, 2), 0.3};
+  };
+  const AttentionResult a = nothing_seen(q.gpu), e = nothing_seen(q.cpu);
+  attend_blocks(input(&Pair::gpu), blocks, a);
+  aten::attend_blocks(input(&Pair::cpu), blocks, e);
+  expect_close(a.out_TND, e.out_TND, "out");
+  const auto seen = [](const at::Tensor& lse_NT) {
+    return at::cat({lse_NT.narrow(1, 0, 130), lse_NT.narrow(1, 200, 240)}, 1);
+  };
+  expect_close(seen(a.lse_NT), seen(e.lse_NT), "log-sum-exp");
+  const auto zeros = [](const at::Tensor& x, const at::Tensor& lse) {
+    return at::zeros(x.sizes(), lse.options());
+  };
+  const AttentionGradient ga{zeros(q.gpu, a.lse_NT), zeros(kv.gpu, a.lse_NT).narrow(1, 0, 2),
+                             zeros(kv.gpu, a.lse_NT).narrow(1, 2, 2)};
+  const AttentionGradient ge{zeros(q.cpu, e.lse_NT), zeros(kv.cpu, e.lse_NT).narrow(1, 0, 2),
+                             zeros(kv.cpu, e.lse_NT).narrow(1, 2, 2)};
+  const at::Tensor rng = at::zeros({2}, at::dtype(at::kUInt64).device(kGpu));
+  attend_blocks_backward(dout.gpu, input(&Pair::gpu), {a.out_TND.to(GetParam()), a.lse_NT, rng}, blocks, ga);
+  aten::attend_blocks_backward(dout.cpu, input(&Pair::cpu), {e.out_TND, e.lse_NT, {}}, blocks, ge);
+  expect_close(ga.dq_TND, ge.dq_TND, "dq");
+  expect_close(ga.dk_TKD, ge.dk_TKD, "dk");
+  expect_close(ga.dv_TKD, ge.dv_TKD, "dv");
 }
 
 // Flash attention would also be right, but slower: on these GPUs its use is a fault.

@@ -53,6 +53,40 @@ TEST(SequenceGroups, OneSequenceIsAGroup) {
   EXPECT_THAT(table.words, ElementsAre(0, 7, 7, 0));
 }
 
+// Four lists of begins and two of lengths; blocks may share rows and come in any order.
+TEST(SequenceGroups, BlocksHaveRowsOfQueriesAndKeysAndResultsOneBehindTheOther) {
+  const SequenceTable table = block_table({{40, 50}, {0, 4}}, {{3, 8}, {100, 130}});
+  ASSERT_EQ(table.groups.size(), 2);
+  EXPECT_EQ(table.groups[0].longest, 10);
+  EXPECT_EQ(table.groups[0].longest_keys, 5);
+  EXPECT_EQ(table.groups[1].longest, 4);
+  EXPECT_EQ(table.groups[1].longest_keys, 30);
+  const auto begins = [&](RowsOf rows) {
+    std::vector<std::pair<int64_t, int64_t>> found;
+    for (const SequenceGroup& group : table.groups) {
+      const auto at = static_cast<size_t>(table.begins_of(rows) + group.begins_at);
+      found.emplace_back(table.words[at], table.words[at + 1]);
+    }
+    return found;
+  };
+  EXPECT_THAT(begins(RowsOf::kQueries), ElementsAre(std::pair(40, 50), std::pair(0, 4)));
+  EXPECT_THAT(begins(RowsOf::kKeys), ElementsAre(std::pair(3, 8), std::pair(100, 130)));
+  EXPECT_THAT(begins(RowsOf::kQueryResults), ElementsAre(std::pair(0, 10), std::pair(10, 14)));
+  EXPECT_THAT(begins(RowsOf::kKeyResults), ElementsAre(std::pair(0, 5), std::pair(5, 35)));
+  const auto length = [&](RowsOf rows, size_t group) {
+    int32_t found = 0;
+    std::memcpy(&found,
+                reinterpret_cast<const std::byte*>(table.words.data()) +
+                    4 * (table.lengths_of(rows) + table.groups[group].lengths_at),
+                sizeof found);
+    return found;
+  };
+  EXPECT_EQ(length(RowsOf::kQueries, 0), 10);
+  EXPECT_EQ(length(RowsOf::kKeys, 0), 5);
+  EXPECT_EQ(length(RowsOf::kQueries, 1), 4);
+  EXPECT_EQ(length(RowsOf::kKeys, 1), 30);
+}
+
 TEST(SequenceGroups, PlansAreMadeForPowersOfTwo) {
   EXPECT_EQ(planned_length(1), 512);
   EXPECT_EQ(planned_length(512), 512);

@@ -10,6 +10,7 @@
 
 #define SLUICE_CUDA_ON_HOST
 #include "ops/attention.h"
+#include "ops/attention_merge.h"
 #include "ops/cross_entropy.h"
 #include "ops/cuda/attention_kernels.cu"
 #include "ops/cuda/cross_entropy_kernels.cu"

@@ -15,6 +15,7 @@
 
 #include "ops/attention.h"
 #include "ops/attention_count.h"
+#include "ops/attention_merge.h"
 #include "ops/simd.h"
 
 namespace sluice::ops {

@@ -1,13 +1,15 @@
-// Attention over packed sequences by cuDNN, which on Hopper and Blackwell is well ahead of libtorch's flash
-// attention. Internal to src/ops; GPUs only. A build without cuDNN's headers has declarations alone: test
-// kBuilt first, at compile time.
+// Attention over packed sequences, and over blocks of a ring, by cuDNN, which on Hopper and Blackwell is well
+// ahead of libtorch's flash attention. Internal to src/ops; GPUs only. A build without cuDNN's headers has
+// declarations alone: test kBuilt first, at compile time.
 //
-// Sequences run in groups of 1, 4, 16 … (sequence_groups.h), with a plan for each group size, and sizes are
-// rounded up. So some dozens of plans serve a run; cuDNN takes half a second to make one. Padding to a common
-// number of sequences instead would need empty sequences, which cuDNN before 9.25 turns into NaN.
+// Sequences and blocks run in groups of 1, 4, 16 … (sequence_groups.h), with a plan for each group size, and
+// sizes are rounded up. So some dozens of plans serve a run; cuDNN takes half a second to make one. Padding
+// to a common number of sequences instead would need empty sequences, which cuDNN before 9.25 turns into NaN.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "ops/attention_input.h"
@@ -22,10 +24,10 @@ inline constexpr bool kBuilt = false;
 
 inline bool takes_dimensions(int64_t dimensions) { return dimensions % 16 == 0 && dimensions <= 128; }
 
-// Whether cuDNN takes the input: bfloat16, neither window nor cap, head dimensions up to 128 in multiples of
-// 16, rows at multiples of 16 bytes, and no deterministic mode (its backward adds in any order). Its results
-// for a small case must also match flash attention's on this GPU: the first call on a GPU compares them,
-// which takes seconds and waits for the GPU.
+// Whether cuDNN takes the input: bfloat16, no cap, head dimensions up to 128 in multiples of 16 (on Hopper
+// 256, too), rows at multiples of 16 bytes. Its results for a small case of the same kind (causal, a window,
+// both sides, deterministic) must also match flash attention's on this GPU: the first call of each kind on a
+// GPU compares them, which takes seconds and waits for the GPU.
 bool takes(const AttentionInput& input);
 
 // As ops::attention; REQUIRES: takes(input). Nullopt if cuDNN has no plan for these sizes.
@@ -37,6 +39,23 @@ std::optional<AttentionResult> attention(const AttentionInput& input, const Pack
 inline constexpr int64_t kWorkspaceBytes = 12;
 bool attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
                         const PackedSequences& sequences, const AttentionGradient& gradient);
+
+// The same for blocks, as ops::attend_blocks and its backward. One launch computes blocks that have at most
+// as many queries and keys as the inputs have rows, so that results need no more memory than those of
+// sequences. False: nothing was done, because cuDNN does not take the input, or blocks with a window, or has
+// no plan.
+bool attend_blocks(const AttentionInput& input, std::span<const AttentionBlock> blocks,
+                   const AttentionResult& seen);
+bool attend_blocks_backward(const at::Tensor& dout_TND, const AttentionInput& input,
+                            const AttentionResult& saved, std::span<const AttentionBlock> blocks,
+                            const AttentionGradient& gradient);
+
+// Kinds of graphs, each compared on its own before it is used.
+enum class Kind : uint8_t { kCausal, kWindow, kBothSides, kWindowToBothSides, kBlocks };
+inline constexpr size_t kKinds = 5;
+
+// Compares cuDNN with flash attention on a small case of the kind; "" if they agree, else a reason in words.
+std::string fault_of_small_case(Kind kind, const at::Device& device);
 
 // One line for people: cuDNN's version, or why it is not used; and the number of calls without a plan.
 std::string report();

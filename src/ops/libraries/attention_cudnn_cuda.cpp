@@ -1,20 +1,24 @@
-// T: rows, N: query heads, K: key/value heads, D: dimensions per head, B: begins of sequences, group by
-// group.
+// T: rows, N: query heads, K: key/value heads, D: dimensions per head, R: rows of results, S: rows of keys'
+// results.
 #ifdef SLUICE_CUDNN
 
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/randn.h>
-#include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <map>
+#include <memory>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "ops/attention_merge.h"
+#include "ops/device.h"
 #include "ops/libraries/attention_cudnn.h"
 #include "ops/libraries/cudnn_graph.h"
 #include "ops/libraries/proved_on_gpu.h"
@@ -28,17 +32,26 @@ constexpr size_t kMostPlans = 512;  // per thread; a full cache is cleared
 std::atomic<int64_t> calls_without_plan{0};
 std::atomic<int64_t> plans_made{0};
 
-GraphShape shape_of(Direction direction, const AttentionInput& input, const SequenceGroup& group) {
+Mask mask_of(const AttentionInput& input) { return {.causal = input.causal, .window = input.window}; }
+constexpr Mask kAllKeys{.causal = false, .window = 0};
+
+GraphShape shape_of(Direction direction, const AttentionInput& input, const Mask& mask,
+                    const SequenceGroup& group) {
+  const bool backward = direction == Direction::kBackward;
   return {.direction = direction,
           .sequences = group.count,
           .longest = planned_length(group.longest),
-          .rows = direction == Direction::kBackward ? planned_rows(input.q_TND.size(0)) : 0,
+          .longest_keys = planned_length(group.longest_keys),
+          .rows = backward ? planned_rows(input.q_TND.size(0)) : 0,
+          .key_rows = backward ? planned_rows(input.k_TKD.size(0)) : 0,
           .heads = input.q_TND.size(1),
           .kv_heads = input.k_TKD.size(1),
           .dimensions = input.q_TND.size(2),
           .q_stride = input.q_TND.stride(0),
           .kv_stride = input.k_TKD.stride(0),
-          .scale = static_cast<float>(input.scale)};
+          .scale = static_cast<float>(input.scale),
+          .mask = mask,
+          .deterministic = backward && at::globalContext().deterministicAlgorithms()};
 }
 
 // Shared, because the thread may drop a plan from its cache while the plan runs.
@@ -58,11 +71,11 @@ SharedPlan plan_of(const GraphShape& shape, const at::Device& device) {
 }
 
 // The plans of all groups; empty if one is missing.
-std::vector<SharedPlan> plans_of(Direction direction, const AttentionInput& input,
-                                 const PackedSequences& sequences) {
+std::vector<SharedPlan> plans_of(Direction direction, const AttentionInput& input, const SequenceTable& table,
+                                 const Mask& mask) {
   std::vector<SharedPlan> plans;
-  for (const SequenceGroup& group : sequences.table.groups) {
-    plans.push_back(plan_of(shape_of(direction, input, group), input.q_TND.device()));
+  for (const SequenceGroup& group : table.groups) {
+    plans.push_back(plan_of(shape_of(direction, input, mask, group), input.q_TND.device()));
     if (plans.back() != nullptr) continue;
     ++calls_without_plan;
     return {};
@@ -70,46 +83,63 @@ std::vector<SharedPlan> plans_of(Direction direction, const AttentionInput& inpu
   return plans;
 }
 
-// The begins of sequences in matrices of several widths, on the GPU.
+// The begins of sequences or blocks in matrices of several widths, on the GPU.
 class Offsets {
  public:
-  Offsets(const PackedSequences& sequences, const AttentionInput& input, Direction direction)
-      : begins_B_(sequences.table_device.narrow(0, 0, sequences.table.begins)),
-        lengths_(reinterpret_cast<const int32_t*>(sequences.table_device.const_data_ptr<int64_t>() +
-                                                  sequences.table.begins)),
-        q_(begins_B_ * input.q_TND.stride(0)),
-        kv_(input.k_TKD.stride(0) == input.q_TND.stride(0) ? q_ : begins_B_ * input.k_TKD.stride(0)),
-        out_(begins_B_ * (input.q_TND.size(1) * input.q_TND.size(2))),
-        lse_(begins_B_ * input.q_TND.size(1)) {
-    if (direction == Direction::kBackward) dkv_ = begins_B_ * (input.k_TKD.size(1) * input.k_TKD.size(2));
+  Offsets(const SequenceTable& table, const at::Tensor& words, const AttentionInput& input,
+          Direction direction)
+      : table_(table), words_(words) {
+    const bool forward = direction == Direction::kForward;
+    const int64_t heads = input.q_TND.size(1), row = heads * input.q_TND.size(2);
+    q_ = in_elements(RowsOf::kQueries, input.q_TND.stride(0));
+    kv_ = in_elements(RowsOf::kKeys, input.k_TKD.stride(0));
+    out_ = in_elements(forward ? RowsOf::kQueryResults : RowsOf::kQueries, row);
+    lse_ = in_elements(forward ? RowsOf::kQueryResults : RowsOf::kQueries, heads);
+    if (forward) return;
+    dq_ = in_elements(RowsOf::kQueryResults, row);
+    dkv_ = in_elements(RowsOf::kKeyResults, input.k_TKD.size(1) * input.k_TKD.size(2));
   }
 
   void put_into(Operands& operands, const SequenceGroup& group) const {
     const auto of = [&](const at::Tensor& offsets) {
       return offsets.defined() ? offsets.const_data_ptr<int64_t>() + group.begins_at : nullptr;
     };
+    const auto lengths = [&](RowsOf rows) {
+      return reinterpret_cast<const int32_t*>(words_.const_data_ptr<int64_t>()) + table_.lengths_of(rows) +
+             group.lengths_at;
+    };
     operands.q_offsets = of(q_);
     operands.kv_offsets = of(kv_);
     operands.out_offsets = of(out_);
-    operands.dkv_offsets = of(dkv_);
     operands.lse_offsets = of(lse_);
-    operands.lengths = lengths_ + group.lengths_at;
+    operands.dq_offsets = of(dq_);
+    operands.dkv_offsets = of(dkv_);
+    operands.lengths = lengths(RowsOf::kQueries);
+    operands.key_lengths = lengths(RowsOf::kKeys);
   }
 
  private:
-  at::Tensor begins_B_;
-  const int32_t* lengths_;
-  at::Tensor q_, kv_, out_, lse_, dkv_;
+  // The begins of such rows in a matrix whose rows are so far apart; one tensor for each pair of both.
+  at::Tensor in_elements(RowsOf rows, int64_t row) {
+    const auto [found, is_new] = made_.try_emplace({table_.begins_of(rows), row});
+    if (is_new) found->second = words_.narrow(0, table_.begins_of(rows), table_.begins) * row;
+    return found->second;
+  }
+
+  const SequenceTable& table_;
+  const at::Tensor& words_;
+  std::map<std::pair<int64_t, int64_t>, at::Tensor> made_;
+  at::Tensor q_, kv_, out_, lse_, dq_, dkv_;
 };
 
 // Runs the plan of each group on the current stream.
 void run(const std::vector<SharedPlan>& plans, Operands operands, const Offsets& offsets,
-         const PackedSequences& sequences, const at::Tensor& like) {
+         const SequenceTable& table, const at::Tensor& like) {
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(like.device().index()).stream();
   for (size_t i = 0; i < plans.size(); ++i) {
-    offsets.put_into(operands, sequences.table.groups[i]);
+    offsets.put_into(operands, table.groups[i]);
     const at::Tensor workspace =
-        at::zeros({plans[i]->workspace_bytes() + 1}, like.options().dtype(at::kByte));
+        at::empty({plans[i]->workspace_bytes() + 1}, like.options().dtype(at::kByte));
     const std::string fault = plans[i]->run(operands, workspace.mutable_data_ptr(), stream);
     if (!fault.empty()) throw base::RunError(base::text("cuDNN's attention failed: ", fault));
   }
@@ -121,68 +151,47 @@ Operands inputs_of(const AttentionInput& input) {
           .v = input.v_TKD.const_data_ptr()};
 }
 
-// Query heads share key heads; several sequences, none a multiple of a tile.
-struct SmallCase {
-  at::Tensor qkv_TPD;
-  at::Tensor dout_TND;
-  PackedSequences sequences;
-
-  explicit SmallCase(const at::Device& device)
-      : qkv_TPD(at::randn({440, 8, 64}, at::dtype(at::kBFloat16).device(device))),
-        dout_TND(at::randn({440, 4, 64}, at::dtype(at::kBFloat16).device(device))),
-        sequences(packed_sequences({1, 130, 7, 302}, device)) {}
-  AttentionInput input() const {
-    return {qkv_TPD.narrow(1, 0, 4), qkv_TPD.narrow(1, 4, 2), qkv_TPD.narrow(1, 6, 2), 0.125};
-  }
-};
-
-struct Results {
-  AttentionResult forward;
-  at::Tensor dqkv_TPD;
-  AttentionGradient gradient() const {
-    return {dqkv_TPD.narrow(1, 0, 4), dqkv_TPD.narrow(1, 4, 2), dqkv_TPD.narrow(1, 6, 2)};
-  }
-};
-
-bool are_close(const at::Tensor& a, const at::Tensor& b) {
-  const at::Tensor wide = b.to(at::kFloat);
-  return (a.to(at::kFloat) - wide).abs().max().item<float>() <= wide.abs().max().item<float>() / 32;
-}
-
-// Compares cuDNN with flash attention on the small case; "" if they agree.
-std::string fault_of_small_case(const at::Device& device) {
-  const SmallCase small(device);
-  const auto empty = [&] { return Results{{}, at::zeros(small.qkv_TPD.sizes(), small.qkv_TPD.options())}; };
-  Results expected = empty(), actual = empty();
-  expected.forward = flash::attention(small.input(), small.sequences);
-  flash::attention_backward(small.dout_TND, small.input(), expected.forward, small.sequences,
-                            expected.gradient());
-  std::optional<AttentionResult> forward = cudnn::attention(small.input(), small.sequences);
-  if (!forward) return "it has no plan for a small case";
-  actual.forward = *forward;
-  if (!cudnn::attention_backward(small.dout_TND, small.input(), actual.forward, small.sequences,
-                                 actual.gradient())) {
-    return "it has no plan for a small case's backward";
-  }
-  if (!are_close(actual.forward.out_TND, expected.forward.out_TND))
-    return "its results are not flash attention's";
-  if (!are_close(actual.forward.lse_NT, expected.forward.lse_NT))
-    return "its log-sum-exp is not flash attention's";
-  return are_close(actual.dqkv_TPD, expected.dqkv_TPD) ? "" : "its gradients are not flash attention's";
-}
-
-std::string fault_on(const at::Device& device) {
+std::string fault_on(const at::Device& device, Kind kind) {
   int major = 0;
   cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.index());
   if (major != 9 && major != 10) return "packed rows need Hopper or Blackwell (sm_90, sm_100)";
   if (!load_fault().empty()) return load_fault();
   const c10::cuda::CUDAGuard guard(device);
-  return fault_of_small_case(device);
+  return fault_of_small_case(kind, device);
 }
 
-ProvedOnGpu& proved() {
-  static ProvedOnGpu proved(&fault_on);
+// By kind, and by whether sums have one order.
+struct Proofs {
+  Proofs() {
+    for (size_t i = 0; i < by_kind.size(); ++i) {
+      const auto kind = static_cast<Kind>(i / 2);
+      by_kind[i] =
+          std::make_unique<ProvedOnGpu>([kind](const at::Device& device) { return fault_on(device, kind); });
+    }
+  }
+  std::array<std::unique_ptr<ProvedOnGpu>, 2 * kKinds> by_kind;
+};
+
+Proofs& proofs() {
+  static Proofs proofs;
+  return proofs;
+}
+
+// True while a small case is computed, which must not wait for its own proof.
+thread_local bool proving = false;
+
+bool is_proved(Kind kind, const at::Device& device) {
+  if (proving) return true;
+  proving = true;
+  const bool in_order = at::globalContext().deterministicAlgorithms();
+  const bool proved = proofs().by_kind[2 * static_cast<size_t>(kind) + (in_order ? 1 : 0)]->on(device);
+  proving = false;
   return proved;
+}
+
+Kind kind_of(const AttentionInput& input) {
+  if (input.causal) return input.window > 0 ? Kind::kWindow : Kind::kCausal;
+  return input.window > 0 ? Kind::kWindowToBothSides : Kind::kBothSides;
 }
 
 bool lies_well(const at::Tensor& x) {
@@ -190,62 +199,193 @@ bool lies_well(const at::Tensor& x) {
          reinterpret_cast<uintptr_t>(x.const_data_ptr()) % 16 == 0;
 }
 
-}  // namespace
-
-bool takes(const AttentionInput& input) {
-  const bool shape_fits = input.q_TND.scalar_type() == at::kBFloat16 && takes_dimensions(input.q_TND.size(2));
-  const bool plain = input.q_TND.is_cuda() && input.window == 0 && input.cap == 0;
-  return shape_fits && plain && lies_well(input.q_TND) && lies_well(input.k_TKD) && lies_well(input.v_TKD) &&
-         input.k_TKD.stride(0) == input.v_TKD.stride(0) && !at::globalContext().deterministicAlgorithms() &&
-         proved().on(input.q_TND.device());
+bool has_fitting_heads(const at::Tensor& q_TND) {
+  constexpr int64_t kHopperAlone = 256;
+  if (q_TND.size(2) != kHopperAlone) return takes_dimensions(q_TND.size(2));
+  int major = 0;
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, q_TND.device().index());
+  return major == 9;
 }
 
-std::optional<AttentionResult> attention(const AttentionInput& input, const PackedSequences& sequences) {
-  const c10::cuda::CUDAGuard guard(input.q_TND.device());
-  const std::vector<SharedPlan> plans = plans_of(Direction::kForward, input, sequences);
-  if (plans.empty()) return std::nullopt;
-  const int64_t rows = input.q_TND.size(0), heads = input.q_TND.size(1), used = sequences.begins.back();
-  const at::TensorOptions options = input.q_TND.options();
-  const at::Tensor out_TND = at::empty({rows, heads, input.q_TND.size(2)}, options);
-  const at::Tensor lse_TN = at::empty({rows, heads}, options.dtype(at::kFloat));
-  for (const at::Tensor& each : {out_TND, lse_TN}) {
-    if (used < rows) each.narrow(0, used, rows - used).zero_();
+bool takes(const AttentionInput& input, Kind kind) {
+  return input.q_TND.is_cuda() && input.q_TND.scalar_type() == at::kBFloat16 && input.cap == 0 &&
+         has_fitting_heads(input.q_TND) && lies_well(input.q_TND) && lies_well(input.k_TKD) &&
+         lies_well(input.v_TKD) && input.k_TKD.stride(0) == input.v_TKD.stride(0) &&
+         is_proved(kind, input.q_TND.device());
+}
+
+at::Tensor dense_like(const at::Tensor& x, int64_t rows) {
+  return at::empty({rows, x.size(1), x.size(2)}, x.options());
+}
+
+// [rows, N, D] and, with the heads last, [rows, N]. The rows behind `used` are zeroed.
+struct ForwardResults {
+  at::Tensor out_RND, lse_RN;
+  ForwardResults(const at::Tensor& q_TND, int64_t rows, int64_t used)
+      : out_RND(dense_like(q_TND, rows)),
+        lse_RN(at::empty({rows, q_TND.size(1)}, q_TND.options().dtype(at::kFloat))) {
+    for (const at::Tensor& each : {out_RND, lse_RN}) {
+      if (used < rows) each.narrow(0, used, rows - used).zero_();
+    }
   }
+};
+
+void run_forward(const std::vector<SharedPlan>& plans, const AttentionInput& input,
+                 const SequenceTable& table, const at::Tensor& words, const ForwardResults& results) {
   Operands operands = inputs_of(input);
-  operands.out = out_TND.mutable_data_ptr();
-  operands.lse = lse_TN.mutable_data_ptr<float>();
-  run(plans, operands, Offsets(sequences, input, Direction::kForward), sequences, out_TND);
-  // If flash attention's backward runs instead, it needs a dropout state of this form.
-  return AttentionResult{out_TND, lse_TN.t().contiguous(), at::empty({2}, options.dtype(at::kUInt64))};
+  operands.out = results.out_RND.mutable_data_ptr();
+  operands.lse = results.lse_RN.mutable_data_ptr<float>();
+  run(plans, operands, Offsets(table, words, input, Direction::kForward), table, results.out_RND);
 }
 
-bool attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
-                        const PackedSequences& sequences, const AttentionGradient& gradient) {
-  const c10::cuda::CUDAGuard guard(input.q_TND.device());
-  const std::vector<SharedPlan> plans = plans_of(Direction::kBackward, input, sequences);
-  if (plans.empty()) return false;
-  // Separate results: the gradient may share the inputs' memory, and cuDNN writes results of its own layout.
-  const auto dense = [](const at::Tensor& x) { return at::empty(x.sizes(), x.options()); };
-  const at::Tensor dq_TND = dense(input.q_TND), dk_TKD = dense(input.k_TKD), dv_TKD = dense(input.v_TKD);
+// Separate results: the gradient may share the inputs' memory, and cuDNN writes results of its own layout.
+AttentionGradient run_backward(const std::vector<SharedPlan>& plans, const at::Tensor& dout_TND,
+                               const AttentionInput& input, const AttentionResult& saved,
+                               const SequenceTable& table, const at::Tensor& words, int64_t rows,
+                               int64_t key_rows) {
+  AttentionGradient results{dense_like(input.q_TND, rows), dense_like(input.k_TKD, key_rows),
+                            dense_like(input.v_TKD, key_rows)};
   const at::Tensor lse_TN = saved.lse_NT.t().contiguous(), out_TND = saved.out_TND.contiguous();
   const at::Tensor dense_dout_TND = dout_TND.contiguous();
   Operands operands = inputs_of(input);
   operands.out = out_TND.mutable_data_ptr();
   operands.lse = lse_TN.mutable_data_ptr<float>();
   operands.dout = dense_dout_TND.const_data_ptr();
-  operands.dq = dq_TND.mutable_data_ptr();
-  operands.dk = dk_TKD.mutable_data_ptr();
-  operands.dv = dv_TKD.mutable_data_ptr();
-  run(plans, operands, Offsets(sequences, input, Direction::kBackward), sequences, dq_TND);
+  operands.dq = results.dq_TND.mutable_data_ptr();
+  operands.dk = results.dk_TKD.mutable_data_ptr();
+  operands.dv = results.dv_TKD.mutable_data_ptr();
+  run(plans, operands, Offsets(table, words, input, Direction::kBackward), table, results.dq_TND);
+  return results;
+}
+
+// Blocks of one launch, with their plans.
+struct Launch {
+  std::span<const AttentionBlock> blocks;
+  int64_t rows = 0, key_rows = 0;  // of their results
+  SequenceTable table;
+  std::vector<SharedPlan> plans;
+};
+
+// The first blocks that have at most so many queries and keys together; one at least.
+Launch first_launch(std::span<const AttentionBlock> blocks, int64_t most_rows, int64_t most_key_rows) {
+  Launch launch;
+  size_t count = 0;
+  for (const auto& [queries, keys, ahead] : blocks) {
+    const int64_t rows = launch.rows + queries.size(), key_rows = launch.key_rows + keys.size();
+    if (count > 0 && (rows > most_rows || key_rows > most_key_rows)) break;
+    launch.rows = rows;
+    launch.key_rows = key_rows;
+    ++count;
+  }
+  launch.blocks = blocks.first(count);
+  return launch;
+}
+
+// All blocks by launches; empty if cuDNN does not take them or a plan is missing.
+std::vector<Launch> launches_of(Direction direction, const AttentionInput& input,
+                                std::span<const AttentionBlock> blocks) {
+  if (input.window > 0 || !takes(input, Kind::kBlocks)) return {};
+  std::vector<Launch> launches;
+  while (!blocks.empty()) {
+    Launch launch = first_launch(blocks, input.q_TND.size(0), input.k_TKD.size(0));
+    std::vector<base::Interval> queries, keys;
+    for (const AttentionBlock& block : launch.blocks) {
+      queries.push_back(block.queries);
+      keys.push_back(block.keys);
+    }
+    launch.table = block_table(queries, keys);
+    launch.plans = plans_of(direction, input, launch.table, kAllKeys);
+    if (launch.plans.empty()) return {};
+    blocks = blocks.subspan(launch.blocks.size());
+    launches.push_back(std::move(launch));
+  }
+  return launches;
+}
+
+at::Tensor uploaded(const SequenceTable& table, const at::Device& device) {
+  const at::Tensor words = upload_buffer(std::ssize(table.words), at::kLong, device);
+  std::ranges::copy(table.words, words.mutable_data_ptr<int64_t>());
+  return upload(words, device);
+}
+
+at::Tensor rows_of(const at::Tensor& x, base::Interval rows) { return x.narrow(0, rows.begin, rows.size()); }
+
+}  // namespace
+
+bool takes(const AttentionInput& input) { return takes(input, kind_of(input)); }
+
+std::optional<AttentionResult> attention(const AttentionInput& input, const PackedSequences& sequences) {
+  const c10::cuda::CUDAGuard guard(input.q_TND.device());
+  const SequenceTable& table = sequences.table;
+  const std::vector<SharedPlan> plans = plans_of(Direction::kForward, input, table, mask_of(input));
+  if (plans.empty()) return std::nullopt;
+  const ForwardResults results(input.q_TND, input.q_TND.size(0), sequences.begins.back());
+  run_forward(plans, input, table, sequences.table_device, results);
+  // If flash attention's backward runs instead, it needs a dropout state of this form.
+  return AttentionResult{results.out_RND, results.lse_RN.t().contiguous(),
+                         at::empty({2}, input.q_TND.options().dtype(at::kUInt64))};
+}
+
+bool attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
+                        const PackedSequences& sequences, const AttentionGradient& gradient) {
+  const c10::cuda::CUDAGuard guard(input.q_TND.device());
+  const SequenceTable& table = sequences.table;
+  const std::vector<SharedPlan> plans = plans_of(Direction::kBackward, input, table, mask_of(input));
+  if (plans.empty()) return false;
+  const auto [dq_TND, dk_TKD, dv_TKD] = run_backward(
+      plans, dout_TND, input, saved, table, sequences.table_device, input.q_TND.size(0), input.k_TKD.size(0));
   gradient.dq_TND.copy_(dq_TND);
   gradient.dk_TKD.copy_(dk_TKD);
   gradient.dv_TKD.copy_(dv_TKD);
   return true;
 }
 
+bool attend_blocks(const AttentionInput& input, std::span<const AttentionBlock> blocks,
+                   const AttentionResult& seen) {
+  const c10::cuda::CUDAGuard guard(input.q_TND.device());
+  const std::vector<Launch> launches = launches_of(Direction::kForward, input, blocks);
+  for (const Launch& launch : launches) {
+    const ForwardResults results(input.q_TND, launch.rows, launch.rows);
+    run_forward(launch.plans, input, launch.table, uploaded(launch.table, input.q_TND.device()), results);
+    const at::Tensor lse_NR = results.lse_RN.t().contiguous();
+    int64_t row = 0;
+    for (const auto& [queries, keys, ahead] : launch.blocks) {
+      const base::Interval own{row, row + queries.size()};
+      merge({rows_of(seen.out_TND, queries), seen.lse_NT.narrow(1, queries.begin, queries.size())},
+            {rows_of(results.out_RND, own), lse_NR.narrow(1, own.begin, own.size())});
+      row = own.end;
+    }
+  }
+  return !launches.empty();
+}
+
+bool attend_blocks_backward(const at::Tensor& dout_TND, const AttentionInput& input,
+                            const AttentionResult& saved, std::span<const AttentionBlock> blocks,
+                            const AttentionGradient& gradient) {
+  const c10::cuda::CUDAGuard guard(input.q_TND.device());
+  const std::vector<Launch> launches = launches_of(Direction::kBackward, input, blocks);
+  for (const Launch& launch : launches) {
+    const auto [dq_RND, dk_SKD, dv_SKD] =
+        run_backward(launch.plans, dout_TND, input, saved, launch.table,
+                     uploaded(launch.table, input.q_TND.device()), launch.rows, launch.key_rows);
+    base::Interval own, own_keys;
+    for (const auto& [queries, keys, ahead] : launch.blocks) {
+      own = {own.end, own.end + queries.size()};
+      own_keys = {own_keys.end, own_keys.end + keys.size()};
+      rows_of(gradient.dq_TND, queries).add_(rows_of(dq_RND, own));
+      rows_of(gradient.dk_TKD, keys).add_(rows_of(dk_SKD, own_keys));
+      rows_of(gradient.dv_TKD, keys).add_(rows_of(dv_SKD, own_keys));
+    }
+  }
+  return !launches.empty();
+}
+
 std::string report() {
-  if (!proved().was_asked()) return "not used yet";
-  if (const std::string fault = proved().fault(); !fault.empty()) return base::text("not used: ", fault);
+  const auto was_asked = [](const auto& proved) { return proved->was_asked(); };
+  if (std::ranges::none_of(proofs().by_kind, was_asked)) return "not used yet";
+  for (const auto& proved : proofs().by_kind) {
+    if (const std::string fault = proved->fault(); !fault.empty()) return base::text("not used: ", fault);
+  }
   const int64_t version = library_version();
   std::string line = base::text("cuDNN ", version / 10'000, ".", version / 100 % 100, ".", version % 100,
                                 ", ", base::human_count(plans_made, "plan", "plans"));

@@ -1,5 +1,6 @@
-// Causal attention over packed sequences as cuDNN graphs, for attention_cudnn.h. Raw pointers and a stream;
-// no libtorch. Internal to src/ops; built with CUDA if cuDNN's headers are there (SLUICE_CUDNN).
+// Attention over packed sequences, and over blocks of queries and keys, as cuDNN graphs, for
+// attention_cudnn.h. Raw pointers and a stream; no libtorch. Internal to src/ops; built with CUDA if cuDNN's
+// headers are there (SLUICE_CUDNN).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,18 +13,30 @@ namespace sluice::ops::cudnn {
 
 enum class Direction : uint8_t { kForward, kBackward };
 
+// The queries and keys that see each other, in a sequence of as many of both.
+struct Mask {
+  bool causal = true;
+  int64_t window = 0;  // tokens that a token sees to one side, itself included; 0: all
+
+  auto operator<=>(const Mask&) const = default;
+};
+
 // The key of a graph. Elements are bfloat16; a head's dimensions are dense, heads lie side by side.
 struct GraphShape {
   Direction direction = Direction::kForward;
   int64_t sequences = 0;
-  int64_t longest = 0;  // maximum length of a sequence
-  int64_t rows = 0;     // backward only: rows in total; the workspace's size depends on it
+  int64_t longest = 0;       // maximum number of a sequence's queries
+  int64_t longest_keys = 0;  // and of its keys
+  int64_t rows = 0;          // backward only: queries in total; the workspace's size depends on it
+  int64_t key_rows = 0;      // backward only: keys in total
   int64_t heads = 0;
   int64_t kv_heads = 0;
   int64_t dimensions = 0;
   int64_t q_stride = 0;   // elements between rows of q
   int64_t kv_stride = 0;  // the same for k and v; out, its gradient and backward's results are dense
   float scale = 1;
+  Mask mask;
+  bool deterministic = false;  // backward only: sums in one order
 
   auto operator<=>(const GraphShape&) const = default;
 };
@@ -40,13 +53,16 @@ struct Operands {
   void* dk = nullptr;
   void* dv = nullptr;
   // The begins of the sequences and the last one's end, in elements of: q; k and v; rows of all query heads
-  // (out, dout, dq); rows of all key heads (dk, dv); lse.
+  // (out, dout); lse; backward's results dq; dk and dv.
   const int64_t* q_offsets = nullptr;
   const int64_t* kv_offsets = nullptr;
   const int64_t* out_offsets = nullptr;
-  const int64_t* dkv_offsets = nullptr;
   const int64_t* lse_offsets = nullptr;
-  const int32_t* lengths = nullptr;  // the sequences' lengths; none is 0
+  const int64_t* dq_offsets = nullptr;
+  const int64_t* dkv_offsets = nullptr;
+  // The sequences' numbers of queries and keys; none is 0.
+  const int32_t* lengths = nullptr;
+  const int32_t* key_lengths = nullptr;
 };
 
 // A graph with cuDNN's plan for it, on the GPU that was current when it was made. For use by the thread that
@@ -59,7 +75,7 @@ class Plan {
   ~Plan();
 
   int64_t workspace_bytes() const;
-  // `workspace` begins at a multiple of 16 bytes and holds zeros. Returns an error message, or "".
+  // `workspace` begins at a multiple of 16 bytes and may hold anything. Returns an error message, or "".
   std::string run(const Operands& operands, void* workspace, cudaStream_t stream);
 
  private:

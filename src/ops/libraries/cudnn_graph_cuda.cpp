@@ -39,9 +39,11 @@ enum Uid : int64_t {
   kQOffsets,
   kKvOffsets,
   kOutOffsets,
-  kDKvOffsets,
   kLseOffsets,
+  kDQOffsets,
+  kDKvOffsets,
   kLengths,
+  kKeyLengths,
 };
 
 // libtorch loads cuDNN with its own kernels; before that it lies among the wheels beside libtorch.
@@ -63,60 +65,72 @@ class Builder {
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
     lengths_ = table("lengths", kLengths, shape.sequences, fe::DataType_t::INT32);
-    q_ = input("q", kQ, shape.heads, shape.q_stride, offsets("q offsets", kQOffsets));
+    key_lengths_ = table("key lengths", kKeyLengths, shape.sequences, fe::DataType_t::INT32);
+    q_ = input("q", kQ, queries(shape.q_stride), offsets("q offsets", kQOffsets));
     const Tensor of_keys = offsets("key offsets", kKvOffsets);
-    k_ = input("k", kK, shape.kv_heads, shape.kv_stride, of_keys);
-    v_ = input("v", kV, shape.kv_heads, shape.kv_stride, of_keys);
+    k_ = input("k", kK, keys(shape.kv_stride), of_keys);
+    v_ = input("v", kV, keys(shape.kv_stride), of_keys);
     out_offsets_ = offsets("out offsets", kOutOffsets);
     lse_offsets_ = offsets("lse offsets", kLseOffsets);
   }
 
   void forward() {
-    auto options = fe::graph::SDPA_attributes()
-                       .set_name("attention")
-                       .set_generate_stats(true)
-                       .set_attn_scale(shape_.scale)
-                       .set_padding_mask(true)
-                       .set_seq_len_q(lengths_)
-                       .set_seq_len_kv(lengths_)
-                       .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
-                       .set_diagonal_band_right_bound(0);
+    auto options = fe::graph::SDPA_attributes().set_name("attention").set_generate_stats(true);
+    set_common(options);
     auto [out, lse] = graph_.sdpa(q_, k_, v_, options);
-    mark_output(out, kOut, shape_.heads, out_offsets_);
+    mark_output(out, kOut, queries(dense(shape_.heads)), out_offsets_);
     lse->set_output(true).set_uid(kLse).set_data_type(fe::DataType_t::FLOAT);
     lay_out_lse(*lse);
   }
 
   void backward() {
+    const Matrix rows = queries(dense(shape_.heads)), key_rows = keys(dense(shape_.kv_heads));
+    const Tensor of_query_gradients = offsets("query gradient offsets", kDQOffsets);
     const Tensor of_key_gradients = offsets("key gradient offsets", kDKvOffsets);
-    const Tensor out = input("out", kOut, shape_.heads, dense(shape_.heads), out_offsets_);
-    const Tensor dout = input("dout", kDOut, shape_.heads, dense(shape_.heads), out_offsets_);
+    const Tensor out = input("out", kOut, rows, out_offsets_),
+                 dout = input("dout", kDOut, rows, out_offsets_);
     const Tensor lse = graph_.tensor(
         fe::graph::Tensor_attributes().set_name("lse").set_uid(kLse).set_data_type(fe::DataType_t::FLOAT));
     lay_out_lse(*lse);
     auto options = fe::graph::SDPA_backward_attributes()
                        .set_name("attention's backward")
-                       .set_attn_scale(shape_.scale)
-                       .set_padding_mask(true)
-                       .set_seq_len_q(lengths_)
-                       .set_seq_len_kv(lengths_)
                        .set_max_total_seq_len_q(shape_.rows)
-                       .set_max_total_seq_len_kv(shape_.rows)
-                       .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
-                       .set_diagonal_band_right_bound(0);
+                       .set_max_total_seq_len_kv(shape_.key_rows)
+                       .set_deterministic_algorithm(shape_.deterministic);
+    set_common(options);
     auto [dq, dk, dv] = graph_.sdpa_backward(q_, k_, v_, out, dout, lse, options);
-    mark_output(dq, kDQ, shape_.heads, out_offsets_);
-    mark_output(dk, kDK, shape_.kv_heads, of_key_gradients);
-    mark_output(dv, kDV, shape_.kv_heads, of_key_gradients);
+    mark_output(dq, kDQ, rows, of_query_gradients);
+    mark_output(dk, kDK, key_rows, of_key_gradients);
+    mark_output(dv, kDV, key_rows, of_key_gradients);
   }
 
  private:
+  // The layout of queries, of keys, or of their gradients: heads, the longest sequence, elements between
+  // rows.
+  struct Matrix {
+    int64_t heads, longest, row;
+  };
+  Matrix queries(int64_t row) const { return {shape_.heads, shape_.longest, row}; }
+  Matrix keys(int64_t row) const { return {shape_.kv_heads, shape_.longest_keys, row}; }
   int64_t dense(int64_t heads) const { return heads * shape_.dimensions; }
-  std::vector<int64_t> extents(int64_t heads) const {
-    return {shape_.sequences, heads, shape_.longest, shape_.dimensions};
+  void lay_out(fe::graph::Tensor_attributes& tensor, const Matrix& matrix) const {
+    tensor.set_dim({shape_.sequences, matrix.heads, matrix.longest, shape_.dimensions})
+        .set_stride({matrix.longest * matrix.row, shape_.dimensions, matrix.row, 1});
   }
-  std::vector<int64_t> strides(int64_t row) const {
-    return {shape_.longest * row, shape_.dimensions, row, 1};
+
+  // Scale, lengths and mask. A band lets row i see columns in (i - left, i + right].
+  template <typename Attributes>
+  void set_common(Attributes& options) const {
+    options.set_attn_scale(shape_.scale)
+        .set_padding_mask(true)
+        .set_seq_len_q(lengths_)
+        .set_seq_len_kv(key_lengths_);
+    const auto [causal, window] = shape_.mask;
+    if (causal || window > 0) {
+      options.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+          .set_diagonal_band_right_bound(causal ? 0 : static_cast<int>(window) - 1);
+    }
+    if (window > 0) options.set_diagonal_band_left_bound(static_cast<int>(window));
   }
 
   Tensor table(const char* name, Uid uid, int64_t size, fe::DataType_t type) {
@@ -130,20 +144,15 @@ class Builder {
   Tensor offsets(const char* name, Uid uid) {
     return table(name, uid, shape_.sequences + 1, fe::DataType_t::INT64);
   }
-  Tensor input(const char* name, Uid uid, int64_t heads, int64_t row, const Tensor& of_sequences) {
-    return graph_.tensor(fe::graph::Tensor_attributes()
-                             .set_name(name)
-                             .set_uid(uid)
-                             .set_dim(extents(heads))
-                             .set_stride(strides(row))
-                             .set_ragged_offset(of_sequences));
+  Tensor input(const char* name, Uid uid, const Matrix& matrix, const Tensor& of_sequences) {
+    auto attributes =
+        fe::graph::Tensor_attributes().set_name(name).set_uid(uid).set_ragged_offset(of_sequences);
+    lay_out(attributes, matrix);
+    return graph_.tensor(attributes);
   }
-  void mark_output(const Tensor& tensor, Uid uid, int64_t heads, const Tensor& of_sequences) {
-    tensor->set_output(true)
-        .set_uid(uid)
-        .set_dim(extents(heads))
-        .set_stride(strides(dense(heads)))
-        .set_ragged_offset(of_sequences);
+  void mark_output(const Tensor& tensor, Uid uid, const Matrix& matrix, const Tensor& of_sequences) {
+    tensor->set_output(true).set_uid(uid).set_ragged_offset(of_sequences);
+    lay_out(*tensor, matrix);
   }
   void lay_out_lse(fe::graph::Tensor_attributes& lse) {
     lse.set_dim({shape_.sequences, shape_.heads, shape_.longest, 1})
@@ -153,7 +162,7 @@ class Builder {
 
   fe::graph::Graph& graph_;
   const GraphShape& shape_;
-  Tensor lengths_, q_, k_, v_, out_offsets_, lse_offsets_;
+  Tensor lengths_, key_lengths_, q_, k_, v_, out_offsets_, lse_offsets_;
 };
 
 void describe(fe::graph::Graph& graph, const GraphShape& shape) {
@@ -267,9 +276,11 @@ std::string Plan::run(const Operands& operands, void* workspace, cudaStream_t st
   add(kQOffsets, operands.q_offsets);
   add(kKvOffsets, operands.kv_offsets);
   add(kOutOffsets, operands.out_offsets);
-  add(kDKvOffsets, operands.dkv_offsets);
   add(kLseOffsets, operands.lse_offsets);
+  add(kDQOffsets, operands.dq_offsets);
+  add(kDKvOffsets, operands.dkv_offsets);
   add(kLengths, operands.lengths);
+  add(kKeyLengths, operands.key_lengths);
   return fault_of([&]() -> fe::error_t {
     cudnnHandle_t handle = handle_of_current_gpu();
     if (fe::detail::set_stream(handle, stream) != CUDNN_STATUS_SUCCESS) {

@@ -36,7 +36,9 @@ GraphShape shape_of(Direction direction) {
   return {.direction = direction,
           .sequences = 8,
           .longest = 4096,
+          .longest_keys = 4096,
           .rows = 16'384,
+          .key_rows = 16'384,
           .heads = 32,
           .kv_heads = 8,
           .dimensions = 128,
@@ -81,10 +83,59 @@ TEST_P(CudnnGraph, RunsOnHopperAndBlackwell) {
 TEST_P(CudnnGraph, RunsOneLongSequenceWithMatricesOfItsOwn) {
   GraphShape shape = shape_of(GetParam());
   shape.sequences = 1;
-  shape.longest = shape.rows = 131'072;
+  shape.longest = shape.longest_keys = shape.rows = shape.key_rows = 131'072;
   shape.kv_heads = 32;
   shape.q_stride = shape.kv_stride = 32 * 128;
   EXPECT_EQ(fault_of(shape, kHopper), "");
+}
+
+TEST_P(CudnnGraph, RunsWindowsToOneSideAndToBothAndEncoders) {
+  for (const Gpu& gpu : {kHopper, kBlackwell}) {
+    for (const Mask mask : {Mask{.causal = true, .window = 128}, Mask{.causal = false, .window = 128},
+                            Mask{.causal = false, .window = 0}}) {
+      GraphShape shape = shape_of(GetParam());
+      shape.mask = mask;
+      EXPECT_EQ(fault_of(shape, gpu), "") << gpu.name << ", " << mask.causal << ", " << mask.window;
+    }
+  }
+}
+
+TEST_P(CudnnGraph, RunsInOneOrder) {
+  for (const Gpu& gpu : {kHopper, kBlackwell}) {
+    for (const int64_t window : {0, 128}) {
+      GraphShape shape = shape_of(GetParam());
+      shape.deterministic = GetParam() == Direction::kBackward;
+      shape.mask.window = window;
+      EXPECT_EQ(fault_of(shape, gpu), "") << gpu.name << ", " << window;
+    }
+  }
+}
+
+// All blocks of a ring's step at once: each has queries and keys of its own number.
+TEST_P(CudnnGraph, RunsBlocksOfQueriesAndKeys) {
+  for (const Gpu& gpu : {kHopper, kBlackwell}) {
+    GraphShape shape = shape_of(GetParam());
+    shape.mask.causal = false;
+    shape.longest_keys = 8192;
+    shape.key_rows = 32'768;
+    shape.kv_stride = 16 * 128;
+    EXPECT_EQ(fault_of(shape, gpu), "") << gpu.name;
+  }
+}
+
+// Backward of such heads is Hopper's alone.
+TEST_P(CudnnGraph, RunsWideHeads) {
+  for (const int64_t dimensions : {80, 96, 112, 256}) {
+    GraphShape shape = shape_of(GetParam());
+    shape.dimensions = dimensions;
+    shape.q_stride = shape.kv_stride = 48 * dimensions;
+    EXPECT_EQ(fault_of(shape, kHopper), "") << dimensions;
+    if (dimensions > 128 && GetParam() == Direction::kBackward) {
+      EXPECT_NE(fault_of(shape, kBlackwell), "") << dimensions;
+    } else {
+      EXPECT_EQ(fault_of(shape, kBlackwell), "") << dimensions;
+    }
+  }
 }
 
 TEST_P(CudnnGraph, HeadsThatAreNoMultipleAreRefused) {

@@ -1,0 +1,101 @@
+// Small cases by cuDNN and by flash attention. T: rows, P: heads of queries, keys and values, D: dimensions.
+#ifdef SLUICE_CUDNN
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+
+#include <vector>
+
+#include "ops/attention_merge.h"
+#include "ops/libraries/attention_cudnn.h"
+#include "ops/libraries/flash_attention.h"
+
+namespace sluice::ops::cudnn {
+namespace {
+
+// Query heads share key heads; several sequences, none a multiple of a tile. Blocks share queries and keys.
+struct SmallCase {
+  at::Tensor qkv_TPD;
+  at::Tensor dout_TND;
+  PackedSequences sequences;
+  AttentionInput input;
+  std::vector<AttentionBlock> blocks{{{0, 130}, {7, 302}}, {{200, 440}, {0, 7}}, {{100, 130}, {302, 440}}};
+
+  SmallCase(Kind kind, const at::Device& device)
+      : qkv_TPD(at::randn({440, 8, 64}, at::dtype(at::kBFloat16).device(device))),
+        dout_TND(at::randn({440, 4, 64}, at::dtype(at::kBFloat16).device(device))),
+        sequences(packed_sequences({1, 130, 7, 302}, device)),
+        input{qkv_TPD.narrow(1, 0, 4), qkv_TPD.narrow(1, 4, 2), qkv_TPD.narrow(1, 6, 2), 0.125} {
+    if (kind == Kind::kWindow || kind == Kind::kWindowToBothSides) input.window = 50;
+    input.causal = kind != Kind::kBothSides && kind != Kind::kWindowToBothSides;
+  }
+};
+
+struct Results {
+  AttentionResult forward;
+  at::Tensor dqkv_TPD;
+  AttentionGradient gradient() const {
+    return {dqkv_TPD.narrow(1, 0, 4), dqkv_TPD.narrow(1, 4, 2), dqkv_TPD.narrow(1, 6, 2)};
+  }
+};
+
+bool are_close(const at::Tensor& a, const at::Tensor& b) {
+  const at::Tensor wide = b.to(at::kFloat);
+  return (a.to(at::kFloat) - wide).abs().max().item<float>() <= wide.abs().max().item<float>() / 32;
+}
+
+// "" if the results agree. Queries without keys have a log-sum-exp of -inf in both.
+std::string fault_of(const Results& actual, const Results& expected) {
+  const auto finite = [](const at::Tensor& lse) { return lse.nan_to_num(1e9, 0.0, 0.0); };
+  if (!are_close(actual.forward.out_TND, expected.forward.out_TND))
+    return "its results are not flash attention's";
+  if (!are_close(finite(actual.forward.lse_NT), finite(expected.forward.lse_NT)))
+    return "its log-sum-exp is not flash attention's";
+  return are_close(actual.dqkv_TPD, expected.dqkv_TPD) ? "" : "its gradients are not flash attention's";
+}
+
+std::string fault_of_sequences(const SmallCase& small) {
+  const auto gradient = [&] { return at::zeros(small.qkv_TPD.sizes(), small.qkv_TPD.options()); };
+  const Results expected{flash::attention(small.input, small.sequences), gradient()};
+  flash::attention_backward(small.dout_TND, small.input, expected.forward, small.sequences,
+                            expected.gradient());
+  const std::optional<AttentionResult> forward = cudnn::attention(small.input, small.sequences);
+  if (!forward) return "it has no plan for a small case";
+  const Results actual{*forward, gradient()};
+  const bool ran = cudnn::attention_backward(small.dout_TND, small.input, actual.forward, small.sequences,
+                                             actual.gradient());
+  return ran ? fault_of(actual, expected) : "it has no plan for a small case's backward";
+}
+
+std::string fault_of_blocks(const SmallCase& small) {
+  const auto empty = [&] {
+    return Results{nothing_seen(small.input.q_TND),
+                   at::zeros(small.qkv_TPD.sizes(), small.qkv_TPD.options().dtype(at::kFloat))};
+  };
+  const Results expected = empty(), actual = empty();
+  flash::attend_blocks(small.input, small.blocks, expected.forward);
+  if (!cudnn::attend_blocks(small.input, small.blocks, actual.forward))
+    return "it has no plan for small blocks";
+  const AttentionResult saved{expected.forward.out_TND.to(at::kBFloat16), expected.forward.lse_NT,
+                              at::zeros({2}, small.qkv_TPD.options().dtype(at::kUInt64))};
+  flash::attend_blocks_backward(small.dout_TND, small.input, saved, small.blocks, expected.gradient());
+  const bool ran =
+      cudnn::attend_blocks_backward(small.dout_TND, small.input, saved, small.blocks, actual.gradient());
+  return ran ? fault_of(actual, expected) : "it has no plan for the backward of small blocks";
+}
+
+}  // namespace
+
+std::string fault_of_small_case(Kind kind, const at::Device& device) {
+  // The allocator hands this memory out again, to the workspaces among others, in which nothing may count on
+  // zeros.
+  at::full({int64_t{1} << 26}, 0xff, at::dtype(at::kByte).device(device));
+  const SmallCase small(kind, device);
+  return kind == Kind::kBlocks ? fault_of_blocks(small) : fault_of_sequences(small);
+}
+
+}  // namespace sluice::ops::cudnn
+
+#endif
