@@ -6,6 +6,7 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "ops/cuda/grid.h"
 #include "ops/cuda/kernels.h"
 #ifdef SLUICE_CUDA_ON_HOST
 #define SLUICE_UNROLL
@@ -108,12 +109,17 @@ __device__ inline int64_t global_thread() {
 
 #ifndef SLUICE_CUDA_ON_HOST
 template <typename... Parameters>
-Status launch(void (*kernel)(Parameters...), int64_t blocks, Stream stream, Parameters... arguments) {
-  if (blocks == 0) return cudaSuccess;
-  kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(arguments...);
+Status launch(void (*kernel)(Parameters...), Grid grid, Stream stream, Parameters... arguments) {
+  if (grid.blocks == 0) return cudaSuccess;
+  kernel<<<static_cast<unsigned>(grid.blocks), static_cast<unsigned>(grid.threads), 0, stream>>>(
+      arguments...);
   return cudaGetLastError();
 }
 #endif
+template <typename... Parameters>
+Status launch(void (*kernel)(Parameters...), int64_t blocks, Stream stream, Parameters... arguments) {
+  return launch(kernel, Grid{blocks, kThreads}, stream, Parameters(arguments)...);
+}
 
 inline int64_t blocks_for(int64_t threads) { return (threads + kThreads - 1) / kThreads; }
 

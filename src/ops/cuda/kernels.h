@@ -3,7 +3,8 @@
 // define the results.
 //
 // The sources (*_kernels.cu) are built by nvcc, and a second time for the host, where the tests run them
-// thread by thread (test_cuda_on_host.h). Sums are taken in float, in an order that depends on the shape alone.
+// thread by thread (test_cuda_on_host.h). Sums are taken in float, in an order that depends on the shape
+// alone.
 #pragma once
 
 #include <cstdint>

@@ -65,8 +65,21 @@ struct Norm {
 };
 
 TEST_P(Kernels, RmsNorm) {
-  for (const auto& [rows, width] : std::vector<std::pair<int64_t, int64_t>>{
-           {1, 3}, {3, 33}, {17, 24}, {2, 2047}, {2, 2048}, {2, 4096}, {1, 8192}, {1, 5000}}) {
+  for (const auto& [rows, width] : std::vector<std::pair<int64_t, int64_t>>{{1, 3},
+                                                                            {3, 33},
+                                                                            {17, 24},
+                                                                            {2, 2047},
+                                                                            {2, 2048},
+                                                                            {2, 4096},
+                                                                            {1, 8192},
+                                                                            {1, 5000},
+                                                                            {40, 64},
+                                                                            {33, 128},
+                                                                            {7, 192},
+                                                                            {5, 256},
+                                                                            {3, 576},
+                                                                            {19, 1024},
+                                                                            {1, 6400}}) {
     const int64_t blocks = (rows + kernels::kNormBlockRows - 1) / kernels::kNormBlockRows;
     const Norm t{.x = random({rows, width}),
                  .weight = random({width}),

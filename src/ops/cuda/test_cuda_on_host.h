@@ -15,11 +15,14 @@
 #include <stdexcept>
 #include <vector>
 
+#include "ops/cuda/grid.h"
+
 #define __device__
 #define __global__
 #define __host__
 #define __grid_constant__
 #define __shared__ static
+#define __launch_bounds__(...)
 
 namespace sluice::ops::kernels {
 
@@ -140,11 +143,10 @@ inline uint16_t __bfloat16_as_ushort(float value) {
 namespace sluice::ops::kernels {
 
 template <typename... Parameters>
-Status launch(void (*kernel)(Parameters...), int64_t blocks, Stream /*stream*/, Parameters... arguments) {
-  constexpr int kBlockThreads = 256;  // kernel_parts.h: kThreads
-  for (int64_t b = 0; b < blocks; ++b) {
+Status launch(void (*kernel)(Parameters...), Grid grid, Stream /*stream*/, Parameters... arguments) {
+  for (int64_t b = 0; b < grid.blocks; ++b) {
     blockIdx.x = static_cast<unsigned>(b);
-    on_host::block.run(kBlockThreads, [&] { kernel(arguments...); });
+    on_host::block.run(grid.threads, [&] { kernel(arguments...); });
   }
   return 0;
 }
