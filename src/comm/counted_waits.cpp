@@ -6,14 +6,35 @@
 namespace sluice::comm {
 namespace {
 
+// What `work` returns, while the timer runs.
+template <typename Work>
+auto timed(StreamTimer& timer, Work work) {
+  timer.begin();
+  struct End {
+    StreamTimer& timer;
+    ~End() { timer.end(); }
+  } const end{timer};
+  return work();
+}
+
 class CountedPending final : public Pending {
  public:
   CountedPending(PendingPtr inner, const std::vector<int>& ranks, std::shared_ptr<WaitClock> clock)
       : inner_(std::move(inner)), ranks_(ranks), clock_(std::move(clock)) {}
 
   void wait() override {
+    wait([] {});
+  }
+  void wait(const std::function<void()>& order) override {
+    if (clock_->timer) {
+      timed(*clock_->timer, [&] {
+        inner_->wait();
+        order();
+      });
+      return;
+    }
     const auto begin = std::chrono::steady_clock::now();
-    inner_->wait();
+    inner_->wait(order);
     clock_->waited_ns += std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
     const int member = inner_->awaited_peer();
     clock_->awaited_rank = member < 0 ? -1 : ranks_[static_cast<size_t>(member)];
@@ -34,21 +55,23 @@ class CountedCommunicator final : public Communicator {
         clock_(std::move(clock)) {}
 
   PendingPtr all_gather(const void* send, void* receive, int64_t bytes) override {
-    return counted(inner_->all_gather(send, receive, bytes));
+    return counted([&] { return inner_->all_gather(send, receive, bytes); });
   }
   PendingPtr all_to_all(const void* send, std::span<const int64_t> send_bytes, void* receive,
                         std::span<const int64_t> receive_bytes) override {
-    return counted(inner_->all_to_all(send, send_bytes, receive, receive_bytes));
+    return counted([&] { return inner_->all_to_all(send, send_bytes, receive, receive_bytes); });
   }
   PendingPtr reduce_scatter(const void* send, void* receive, int64_t count, DType dtype) override {
-    return counted(inner_->reduce_scatter(send, receive, count, dtype));
+    return counted([&] { return inner_->reduce_scatter(send, receive, count, dtype); });
   }
   PendingPtr exchange(std::span<const Message> messages) override {
-    return counted(inner_->exchange(messages));
+    return counted([&] { return inner_->exchange(messages); });
   }
 
  private:
-  PendingPtr counted(PendingPtr pending) const {
+  template <typename Issue>
+  PendingPtr counted(Issue issue) const {
+    PendingPtr pending = clock_->timer ? timed(*clock_->timer, issue) : issue();
     return std::make_unique<CountedPending>(std::move(pending), ranks(), clock_);
   }
 

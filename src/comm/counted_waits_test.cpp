@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+#include <string>
 #include <thread>
 
 #include "comm/test_fake.h"
@@ -35,6 +37,29 @@ TEST(CountedWaits, StandOnTheRankThatIsWaitedFor) {
   group->reduce_scatter(nullptr, nullptr, 0, DType::kFloat32)->wait();
   EXPECT_EQ(clock->awaited_rank, 5);
   EXPECT_GE(clock->waited_ns, 10'000'000);
+}
+
+// A timer that writes down what it frames.
+struct Notes final : StreamTimer {
+  explicit Notes(std::string& to) : text(to) {}
+  void begin() override { text += '('; }
+  void end() override { text += ')'; }
+  std::string& text;
+};
+
+// The host waits for nothing then: operations, and what lets a stream wait for them, lie between the marks.
+TEST(CountedWaits, OfADeviceLieBetweenMarksOnItsStream) {
+  std::string notes;
+  const auto clock = std::make_shared<WaitClock>();
+  clock->timer = std::make_unique<Notes>(notes);
+  const auto group = counting_waits(std::make_unique<AwaitingCommunicator>(), clock);
+  const PendingPtr pending = group->exchange({});
+  notes += " beside ";
+  pending->wait([&] { notes += "order"; });
+  EXPECT_EQ(notes, "() beside (order)");
+  EXPECT_EQ(clock->waited_ns, 0);
+  EXPECT_THROW(group->exchange({})->wait([] { throw std::runtime_error("lost"); }), std::runtime_error);
+  EXPECT_EQ(notes, "() beside (order)()()");
 }
 
 TEST(CountedWaits, OperationsAreTheSameAndTheirWaitsAreCounted) {

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -26,6 +27,12 @@ class Pending {
  public:
   virtual ~Pending() = default;
   virtual void wait() = 0;
+  // wait(), then `order`, which lets a device's current stream wait for the operation: who counts waits counts
+  // both.
+  virtual void wait(const std::function<void()>& order) {
+    wait();
+    order();
+  }
   // The member that wait() waited for longest: the last to arrive, or to deliver its bytes. -1 if the
   // transport cannot tell, or there was no wait.
   virtual int awaited_peer() const { return -1; }

@@ -6,8 +6,8 @@
 namespace sluice::layers {
 
 void Passing::wait(const at::Device& device) {
-  transfer_->wait();
-  if (done_) done_->block(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+  if (!done_) return transfer_->wait();
+  transfer_->wait([&] { done_->block(c10::impl::VirtualGuardImpl(device.type()).getStream(device)); });
 }
 
 Passing SideStream::run(const at::Device& device, const std::function<void(const Visitor&)>& for_each_tensor,

@@ -58,8 +58,7 @@ constexpr Metric kMetrics[] = {
     {"pull_push_exposed_ms", &Step::pull_push_exposed_ns, Kind::kMilliseconds, Fold::kMost,
      "time/pull_push_exposed_ms", "that the compute stream waited for pull or push"},
     {"fsdp_exposed_ms", &Step::fsdp_exposed_ns, Kind::kMilliseconds, Fold::kMost, nullptr,
-     "that it waited for parameters that lanes share, or sums of their gradients; on GPUs what the CPU "
-     "waited"},
+     "that it waited for parameters that lanes share, or sums of their gradients"},
     {"peak_bytes", &Step::peak_bytes, Kind::kBytes, Fold::kMost, "memory/peak_bytes",
      "of tensors on the device, as its allocator counts them"},
     {"reserved_bytes", &Step::reserved_bytes, Kind::kBytes, Fold::kMost, nullptr,

@@ -41,8 +41,12 @@ class Communicators {
   comm::Communicator* tensor_parallel(const std::vector<int>& ranks);
   // Joins the ranks that share a shard, this rank among them. REQUIRES: at least two ranks.
   comm::Communicator& fsdp(const std::vector<int>& ranks);
-  // How long cells waited inside for other ranks: kLanes, kShare and kTensor; 0 where transports do not wait.
+  // How long cells waited inside for other ranks: kLanes, kFsdp and kTensor.
   Waits waits() const;
+  // The clocks behind waits().
+  std::vector<comm::WaitClock*> cell_clocks() const {
+    return {lane_waits_.get(), share_waits_.get(), tensor_waits_.get()};
+  }
   // The rank that the last operation of a stream between cells waited for longest; −1: none, or the transport
   // does not know. Call on the stream's thread.
   int awaited_rank(graph::Stream stream) const;

@@ -19,13 +19,14 @@ namespace sluice::runtime {
 //
 // Work issued on the caller's stream before run() is done before the step begins. When run() returns, the
 // step's work is done. Measurements are the device's: a node begins when its stream has reached it and its
-// dependencies are done.
+// dependencies are done, and waits as long as the compute stream does for operations of communicators.
 class DeviceExecutor final : public Executor {
  public:
   struct Options {
     c10::Device device;                                  // any but the host: streams and events are c10's
     std::function<void(std::exception_ptr)> on_failure;  // as HostExecutor's
-    NodeWatch* watch = nullptr;  // receives the issue of each node, then the wait for the step
+    // Receives the issue of each node, then the wait for the step, and may ask which nodes the device runs.
+    NodeWatch* watch = nullptr;
   };
   explicit DeviceExecutor(Options options);
   ~DeviceExecutor() override;

@@ -305,7 +305,7 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
   result.timing = executor_->run(graph, rank_, runner);
   transport_.check();
   result.timing.step_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
-  result.own = own_work(graph, result.timing, options_.device.is_cpu());
+  result.own = own_work(graph, result.timing);
   result.waits = result.timing.stalled;
   result.waits += communicators_->waits();
   result.waits -= waits_before;
@@ -314,7 +314,7 @@ StepResult Engine::run(const graph::StepGraph& graph, const StepTokens& tokens, 
   take_link_bytes(wires, options_, pull, graph.purpose, result);
   if (runner.gathered() != nullptr) {
     result.fsdp_bytes = runner.gathered()->moved_bytes();
-    result.fsdp_exposed_ns = runner.gathered()->waited_ns();
+    result.fsdp_exposed_ns = result.waits[WaitCause::kFsdp];
     if (options_.device.is_cpu()) result.timing.moves = moves_since(begin, *runner.gathered());
   }
   result.host_peak_bytes = runner.peak_host_bytes();

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/counted_waits.h"
 #include "graph/step_graph.h"
 #include "runtime/node_watch.h"
 #include "runtime/step_timing.h"
@@ -28,6 +29,8 @@ class NodeRunner {
   virtual void run(const graph::Node& node) = 0;
   // Total time that cells have waited inside for other ranks; called on the compute stream's thread.
   virtual int64_t waited_ns() const { return 0; }
+  // The clocks of those waits. A device's waits are added to them when the step has ended.
+  virtual std::vector<comm::WaitClock*> wait_clocks() const { return {}; }
   // Rank that the last node of another stream waited for longest; −1: unknown. On that stream's thread.
   virtual int awaited_rank(graph::Stream) const { return -1; }
 };

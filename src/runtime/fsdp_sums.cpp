@@ -57,12 +57,6 @@ size_t FsdpTraffic::note(int64_t position, cost::Movement movement) {
   return moves.size() - 1;
 }
 
-void FsdpTraffic::wait(FsdpChannel::Passing& passing, const at::Device& device) {
-  const auto begin = std::chrono::steady_clock::now();
-  passing.wait(device);
-  waited_ns += std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
-}
-
 at::Tensor FsdpTraffic::take(int64_t elements, const at::TensorOptions& options) {
   at::Tensor taken = at::empty({elements}, options);
   memory.take(static_cast<int64_t>(taken.nbytes()));
@@ -272,7 +266,7 @@ FsdpSums::Sum FsdpSums::sums_of_run(const Sum& sum) {
 // Adds in the order of lanes inside a run, then in the order of runs.
 void FsdpSums::finish() {
   if (!passing_) return;
-  traffic_.wait(*passing_, traffic_.store.shard(sums_.front().bucket).gradients.device());
+  passing_->wait(traffic_.store.shard(sums_.front().bucket).gradients.device());
   passing_.reset();
   std::vector<Sum> between;
   for (Sum& sum : sums_) {

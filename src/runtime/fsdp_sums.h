@@ -66,11 +66,9 @@ struct FsdpTraffic {
   FsdpChannel& channel;
   ops::MemoryAccount& memory;
   int node = -1;  // the current cell's node
-  int64_t waited_ns = 0;
   std::vector<FsdpMove> moves = {};
 
   size_t note(int64_t position, cost::Movement movement);
-  void wait(FsdpChannel::Passing& passing, const at::Device& device);
   at::Tensor take(int64_t elements, const at::TensorOptions& options);
   void give_back(const at::Tensor& tensor);
 };

@@ -137,7 +137,7 @@ at::Tensor GatheredParameters::as_numbers(const Gather& gather) {
 
 void GatheredParameters::finish_gathers() {
   for (Gather& gather : gathers_) {
-    traffic_.wait(gather.passing, gather.came.device());
+    gather.passing.wait(gather.came.device());
     traffic_.moves[gather.move].end = std::chrono::steady_clock::now();
     parameters_[gather.bucket] = as_numbers(gather);
   }

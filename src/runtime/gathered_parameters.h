@@ -56,10 +56,8 @@ class GatheredParameters {
   }
   void end();
 
-  // In this step: bytes received of others' parameters plus bytes sent of gradients, and how long the rank
-  // waited for those transfers.
+  // In this step: bytes received of others' parameters plus bytes sent of gradients.
   int64_t moved_bytes() const { return traffic_.channel.moved_bytes() - moved_before_; }
-  int64_t waited_ns() const { return traffic_.waited_ns; }
   const std::vector<FsdpMove>& moves() const { return traffic_.moves; }
 
  private:

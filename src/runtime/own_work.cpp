@@ -4,7 +4,7 @@
 
 namespace sluice::runtime {
 
-OwnWork own_work(const graph::StepGraph& graph, const StepTiming& timing, bool waits_are_counted) {
+OwnWork own_work(const graph::StepGraph& graph, const StepTiming& timing) {
   OwnWork own;
   for (const Measurement& measured : timing.nodes) {
     const graph::Node& node = graph.node(measured.node);
@@ -13,7 +13,7 @@ OwnWork own_work(const graph::StepGraph& graph, const StepTiming& timing, bool w
       own.copies += work;
     } else if (node.kind == graph::NodeKind::kUpdate) {
       own.update += work;
-    } else if (graph::is_compute_cell(node.kind) && (waits_are_counted || node.members.size() == 1)) {
+    } else if (graph::is_compute_cell(node.kind)) {
       const graph::Cell& cell = node.cell();
       work.measured_ns = std::max<int64_t>(0, work.measured_ns - measured.waited_ns);
       work.planned_ns =

@@ -33,8 +33,7 @@ struct OwnWork {
 };
 
 // Compares times in `timing`, without cells' waits for other ranks, with the times planned for ranks of
-// slowdown 100 %. If those waits are not counted (`waits_are_counted` false, on GPUs), only cells of a single
-// rank count, which wait for no other rank.
-OwnWork own_work(const graph::StepGraph& graph, const StepTiming& timing, bool waits_are_counted);
+// slowdown 100 %.
+OwnWork own_work(const graph::StepGraph& graph, const StepTiming& timing);
 
 }  // namespace sluice::runtime

@@ -49,7 +49,7 @@ TEST(OwnWork, IsWhatWasPlannedAsPlanned) {
     const LocalProgram program(graph, rank);
     const StepTiming timing =
         program.timing(measured_in(graph, kAsPlanned, static_cast<size_t>(rank), 1 - rank));
-    const OwnWork own = own_work(graph, timing, /*waits_are_counted=*/true);
+    const OwnWork own = own_work(graph, timing);
     EXPECT_EQ(own.cells().slowdown_ppm(), 1'000'000);
     EXPECT_GT(own.cells().planned_ns, 0);
     EXPECT_GT(own.update.planned_ns, 0);
@@ -61,8 +61,8 @@ TEST(OwnWork, TellsAttentionFromProducts) {
   const graph::StepGraph graph = two_ranks();
   const auto own = [&](int rank) {
     const LocalProgram program(graph, rank);
-    return own_work(
-        graph, program.timing(measured_in(graph, kAsPlanned, static_cast<size_t>(rank), 1 - rank)), true);
+    return own_work(graph,
+                    program.timing(measured_in(graph, kAsPlanned, static_cast<size_t>(rank), 1 - rank)));
   };
   EXPECT_GT(own(0).attention.planned_ns, own(0).gemms.planned_ns / 2) << "0.01 · 4000 beside 10 a token";
   EXPECT_EQ(own(1).attention.planned_ns, 0);
@@ -74,8 +74,7 @@ TEST(OwnWork, IsOfRanksAsTheyArePriced) {
     const double takes = 2.0 / (percent / 100.0);  // times the planned duration
     const StepTiming timing =
         LocalProgram(graph, 0).timing(measured_in(graph, {{takes, 1}, {1, 1}, {0, 0}}, 0, 1));
-    EXPECT_NEAR(static_cast<double>(own_work(graph, timing, true).cells().slowdown_ppm()), 2e6, 2e4)
-        << percent;
+    EXPECT_NEAR(static_cast<double>(own_work(graph, timing).cells().slowdown_ppm()), 2e6, 2e4) << percent;
   }
 }
 

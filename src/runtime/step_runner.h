@@ -73,6 +73,9 @@ class StepRunner final : public NodeRunner {
 
   void run(const graph::Node& node) override;
   int64_t waited_ns() const override { return resources_.communicators.waits().sum(); }
+  std::vector<comm::WaitClock*> wait_clocks() const override {
+    return resources_.communicators.cell_clocks();
+  }
   int awaited_rank(graph::Stream stream) const override {
     return resources_.communicators.awaited_rank(stream);
   }

@@ -16,7 +16,7 @@ struct Measurement {
   int64_t start_ns = 0;
   int64_t end_ns = 0;
   int64_t held_bytes = 0;  // by the rank's tensors after the node; 0: not counted (GPUs: nodes end later)
-  int64_t waited_ns = 0;   // cells: time waited inside for other ranks; 0 on GPUs, which do not count it
+  int64_t waited_ns = 0;   // cells: time waited inside for other ranks
   int awaited_rank = -1;   // transfers, rounds: the rank that it waited for longest; −1: unknown
 };
 

@@ -100,7 +100,7 @@ void Checker::synchronize_stream(int stream) {
 
 bool Checker::is_done(const Event& event) const {
   const std::lock_guard lock(mutex_);
-  return host_[event.stream] >= event.clock[event.stream];
+  return host_.has(event.clock);
 }
 
 void Checker::host_waits_for(int stream, const std::string& by) {
@@ -171,7 +171,7 @@ void Checker::land(const void* begin, int64_t bytes) {
 }
 
 std::string Checker::place() const {
-  for (const runtime::BusyStream& busy : watch_.busy()) {
+  for (const runtime::BusyStream& busy : watch_.issued()) {
     if (busy.serial != 0) return base::text(" in ", graph::name_of(busy.kind));
   }
   return "";

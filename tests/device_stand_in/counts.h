@@ -26,7 +26,7 @@ struct Count {
 class Counts {
  public:
   void add_launch(const runtime::NodeWatch& watch) {
-    for (const runtime::BusyStream& busy : watch.busy()) {
+    for (const runtime::BusyStream& busy : watch.issued()) {
       if (busy.serial == 0) continue;
       Count& count = by_kind_[graph::name_of(busy.kind)];
       ++count.launches;
@@ -35,7 +35,7 @@ class Counts {
     }
   }
   void add_wait(const runtime::NodeWatch& watch, const std::string& by) {
-    for (const runtime::BusyStream& busy : watch.busy()) {
+    for (const runtime::BusyStream& busy : watch.issued()) {
       if (busy.serial != 0) ++by_kind_[graph::name_of(busy.kind)].host_waits[by];
     }
   }

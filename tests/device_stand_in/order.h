@@ -21,6 +21,10 @@ class Clock {
     for (size_t stream = 0; stream < at_.size(); ++stream)
       at_[stream] = std::max(at_[stream], other.at_[stream]);
   }
+  // Whether all that the other knows is known here.
+  bool has(const Clock& other) const {
+    return std::ranges::equal(at_, other.at_, std::ranges::greater_equal());
+  }
 
  private:
   std::array<int64_t, kMostStreams> at_{};
