@@ -1,17 +1,18 @@
-# sluice_module(NAME [TORCH] [TEST_SHARDS n] [TEST_ENVIRONMENT NAME=VALUE] [TEST_INPUTS path...] DEPENDS module...
+# sluice_module(NAME [TORCH] [TEST_PART filter] [TEST_ENVIRONMENT NAME=VALUE] [TEST_INPUTS path...] DEPENDS module...
 #               EXTERNAL target...)
 #
 # The library of src/NAME, or lab/NAME, and its unit tests. Every .cpp of that and of its folders belongs to it; *_test.cpp
 # and what they share, test_*.cpp, become the test program NAME_test; *_cuda.cpp and *.cu are built only with CUDA.
-# A long test program runs as n tests NAME/1 to NAME/n, side by side where ctest has processors for them, with the
-# given variable. TEST_INPUTS: what the tests read beside the folders that all may read (sluice_inputs). Tests that compute with libtorch have that label (`make processors`).
+# A long test program runs as two tests, side by side where ctest has processors for them, with the given variable: NAME/1
+# has the cases of GoogleTest's filter, NAME/2 all others. Cases that share what a process computes once belong to the same
+# part. TEST_INPUTS: what the tests read beside the folders that all may read (sluice_inputs). Tests that compute with libtorch have that label (`make processors`).
 #
 # lab's libraries are built where something links them; its tests are built and run by `make lab` and `make test ALL=1`.
 #
 # Most of a file's time goes to its headers, so files are compiled by sixes (SLUICE_UNITY, SLUICE_UNITY_BATCH). What two files of a
 # module define in their unnamed namespaces must then not be called alike.
 function(sluice_module name)
-  cmake_parse_arguments(module "TORCH" "TEST_SHARDS;TEST_ENVIRONMENT" "DEPENDS;EXTERNAL;TEST_INPUTS" ${ARGN})
+  cmake_parse_arguments(module "TORCH" "TEST_PART;TEST_ENVIRONMENT" "DEPENDS;EXTERNAL;TEST_INPUTS" ${ARGN})
   if(module_TORCH AND NOT SLUICE_TORCH)
     return()
   endif()
@@ -103,15 +104,12 @@ function(sluice_module name)
     set_target_properties(${name}_test PROPERTIES UNITY_BUILD ${SLUICE_UNITY} UNITY_BUILD_BATCH_SIZE ${SLUICE_UNITY_BATCH})
     target_link_libraries(${name}_test PRIVATE sluice_${name} ${fake} GTest::gmock GTest::gtest_main)
     set(cases ${name})
-    if(module_TEST_SHARDS)
-      set(cases)
-      foreach(shard RANGE 1 ${module_TEST_SHARDS})
-        math(EXPR index "${shard} - 1")
-        add_test(NAME ${name}/${shard} COMMAND ${name}_test)
-        set_tests_properties(${name}/${shard} PROPERTIES
-          ENVIRONMENT "GTEST_TOTAL_SHARDS=${module_TEST_SHARDS};GTEST_SHARD_INDEX=${index};${module_TEST_ENVIRONMENT}")
-        set_tests_properties(${name}/${shard} PROPERTIES COST 60)
-        list(APPEND cases ${name}/${shard})
+    if(module_TEST_PART)
+      set(cases ${name}/1 ${name}/2)
+      set(filters ${module_TEST_PART} -${module_TEST_PART})
+      foreach(case filter IN ZIP_LISTS cases filters)
+        add_test(NAME ${case} COMMAND ${name}_test)
+        set_tests_properties(${case} PROPERTIES COST 60 ENVIRONMENT "GTEST_FILTER=${filter};${module_TEST_ENVIRONMENT}")
       endforeach()
     elseif(apart)
       sluice_lab_test(${name} COMMAND ${name}_test)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import run  # noqa: E402
@@ -115,6 +116,13 @@ class Runs(unittest.TestCase):
         self.assertEqual(self.ran(), ["one"])
         self.assertEqual(self.ran(OMP_NUM_THREADS="3"), ["one"])
         self.assertEqual(self.ran(OMP_NUM_THREADS="3"), [])
+
+    def test_threads_that_wait_sleep_unless_the_environment_says_otherwise(self):
+        self.declare("one", f"echo $OMP_WAIT_POLICY >>{self.build}/ran.log")
+        undecided = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+        with unittest.mock.patch.dict(os.environ, undecided, clear=True):
+            self.assertEqual(self.ran(), ["one", "passive"])
+            self.assertEqual(self.ran(OMP_WAIT_POLICY="active"), ["active", "one"])
 
     def test_a_program_that_the_environment_names_is_an_input(self):
         (self.build / "program").write_text("1")

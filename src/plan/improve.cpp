@@ -43,10 +43,10 @@ int64_t MicroBatchImprover::makespan_ns(const std::vector<PipelineMicroBatch>& m
   return packing_.timer.makespan_ns(micro_batches, limit_ns);
 }
 
-bool MicroBatchImprover::consider(std::vector<PipelineMicroBatch> micro_batches) {
+bool MicroBatchImprover::consider(const std::vector<PipelineMicroBatch>& micro_batches) {
   const int64_t ns = makespan_ns(micro_batches, best_->makespan_ns - 1);
   if (ns == base::kNever) return false;
-  best_->micro_batches = std::move(micro_batches);
+  best_->micro_batches = micro_batches;
   best_->makespan_ns = ns;
   return true;
 }
@@ -85,14 +85,16 @@ bool MicroBatchImprover::move_micro_batches() {
         const PipelineMicroBatch& micro_batch = best_->micro_batches[from];
         if (width != micro_batch.lanes && !micro_batch.own.empty()) continue;
         for (int first = 0; first + width <= lanes() && !spent(); ++first) {
-          std::vector<PipelineMicroBatch> placed = best_->micro_batches;
-          move_micro_batch(placed, from, to);
-          PipelineMicroBatch& moved = placed[to];
+          PipelineMicroBatch moved = best_->micro_batches[from];
           if (width != moved.lanes && !moved.own.empty()) continue;  // `best_` may have changed meanwhile
           if (moved.first_lane == first && moved.lanes == width) continue;
           moved.first_lane = first;
           moved.lanes = width;
-          if (fits(moved)) improved |= consider(std::move(placed));
+          if (!fits(moved)) continue;
+          std::vector<PipelineMicroBatch> placed = best_->micro_batches;
+          placed[from] = std::move(moved);
+          move_micro_batch(placed, from, to);
+          improved |= consider(placed);
         }
       }
     }
@@ -140,10 +142,11 @@ bool MicroBatchImprover::try_spots(const Spot& from) {
   if (!take(rest, from)) return false;
   for (size_t u = 0; u < rest.size() && !spent(); ++u) {
     const int lists = rest[u].lanes > 1 ? rest[u].lanes : 0;
+    const PipelineMicroBatch without = rest[u];
     for (int own = -1; own < lists && !spent(); ++own) {
-      std::vector<PipelineMicroBatch> next = rest;
-      list_of(next[u], own).push_back(moved);
-      if (fits(next[u]) && consider(std::move(next))) return true;
+      list_of(rest[u], own).push_back(moved);
+      if (fits(rest[u]) && consider(rest)) return true;
+      rest[u] = without;
     }
   }
   for (size_t place = 0; place <= rest.size(); ++place) {
@@ -151,9 +154,9 @@ bool MicroBatchImprover::try_spots(const Spot& from) {
       for (int first = 0; first + width <= lanes() && !spent(); ++first) {
         PipelineMicroBatch micro_batch{.first_lane = first, .lanes = width, .sequences = {moved}};
         if (!fits(micro_batch)) break;
-        std::vector<PipelineMicroBatch> next = rest;
-        next.insert(next.begin() + static_cast<ptrdiff_t>(place), std::move(micro_batch));
-        if (consider(std::move(next))) return true;
+        rest.insert(rest.begin() + static_cast<ptrdiff_t>(place), std::move(micro_batch));
+        if (consider(rest)) return true;
+        rest.erase(rest.begin() + static_cast<ptrdiff_t>(place));
       }
     }
   }
@@ -163,14 +166,20 @@ bool MicroBatchImprover::try_spots(const Spot& from) {
 bool MicroBatchImprover::exchange_sequences() {
   bool improved = false;
   const std::vector<Spot> all = spots();
+  std::vector<PipelineMicroBatch> next = best_->micro_batches;
   for (size_t i = 0; i < all.size() && !spent(); ++i) {
     for (size_t j = i + 1; j < all.size() && !spent(); ++j) {
       const Spot &a = all[i], &b = all[j];
       if (a.micro_batch == b.micro_batch && a.own == b.own) continue;
-      std::vector<PipelineMicroBatch> next = best_->micro_batches;
       PipelineMicroBatch &micro_batch_a = next[a.micro_batch], &micro_batch_b = next[b.micro_batch];
-      std::swap(list_of(micro_batch_a, a.own)[a.at], list_of(micro_batch_b, b.own)[b.at]);
-      if (fits(micro_batch_a) && fits(micro_batch_b)) improved |= consider(std::move(next));
+      MicroBatchSequence &sequence_a = list_of(micro_batch_a, a.own)[a.at],
+                         &sequence_b = list_of(micro_batch_b, b.own)[b.at];
+      std::swap(sequence_a, sequence_b);
+      if (fits(micro_batch_a) && fits(micro_batch_b) && consider(next)) {
+        improved = true;
+      } else {
+        std::swap(sequence_a, sequence_b);
+      }
     }
   }
   return improved;

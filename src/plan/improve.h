@@ -43,8 +43,8 @@ class MicroBatchImprover {
   // False if the lanes would be left with whole sequences only.
   static bool take(std::vector<strategy::PipelineMicroBatch>& micro_batches, const Spot& spot);
   bool fits(const strategy::PipelineMicroBatch& micro_batch) const;
-  // Whether the candidate becomes the best.
-  bool consider(std::vector<strategy::PipelineMicroBatch> micro_batches);
+  // Whether the candidate becomes the best; copied if so.
+  bool consider(const std::vector<strategy::PipelineMicroBatch>& micro_batches);
   bool spent() const { return cells_ <= 0 || best_->makespan_ns <= packing_.options.enough_ns; }
 
   int lanes() const { return packing_.lanes(); }

@@ -7,6 +7,7 @@ that is removed afterwards.
 import array
 import contextlib
 import ctypes
+import functools
 import json
 import os
 import pathlib
@@ -60,6 +61,12 @@ def write_corpus(prefix, documents):
 
 def make_documents(count=300, longest=100, seed=7):
     """Random walks over the vocabulary, most of them short: something that a model can learn."""
+    return [list(walk) for walk in random_walks(count, longest, seed)]
+
+
+@functools.cache
+def random_walks(count, longest, seed):
+    """The documents of make_documents, walked once for all tests of this process."""
     chance = random.Random(seed)
     documents = []
     for _ in range(count):
@@ -69,8 +76,8 @@ def make_documents(count=300, longest=100, seed=7):
         for _ in range(length):
             document.append(token)
             token = (token + chance.choice((1, 1, 1, 5))) % VOCABULARY
-        documents.append(document)
-    return documents
+        documents.append(tuple(document))
+    return tuple(documents)
 
 
 # Runs that end in something other than a vocabulary, on what write_head_corpora writes.
@@ -243,6 +250,22 @@ def records(run):
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
+class LineCount:
+    """How many lines a file has that another process writes: read again only when its size is another one, for tests that
+    ask many times a second."""
+
+    def __init__(self, path):
+        self.path, self.size, self.lines = path, 0, 0
+
+    def now(self):
+        """0 while there is no file."""
+        size = self.path.stat().st_size if self.path.exists() else 0
+        if size != self.size:
+            content = self.path.read_bytes()
+            self.size, self.lines = len(content), content.count(b"\n")
+        return self.lines
+
+
 def losses(run):
     """{step: (loss, gradient norm)} of a run; a step that stands there twice is an error."""
     found = {}
@@ -395,10 +418,9 @@ class TestCase(unittest.TestCase):
 
     def wait_for_step(self, run, step, process):
         """Returns when metrics.jsonl holds `step`."""
-        def reached():
-            path = run / "metrics.jsonl"
-            return process.poll() is not None or (path.exists() and path.read_text().count("\n") > step)
-        self.assertTrue(wait_until(reached, RUN_TIMEOUT_S), f"{run} never reached step {step}")
+        lines = LineCount(run / "metrics.jsonl")
+        self.assertTrue(wait_until(lambda: process.poll() is not None or lines.now() > step, RUN_TIMEOUT_S),
+                        f"{run} never reached step {step}")
         if process.poll() is not None:
             self.fail(f"the run ended before step {step}: {self.finish(process)}")
 

@@ -18,6 +18,7 @@ class Oracle:
 
     def __init__(self, python, env):
         self.log = tempfile.TemporaryFile("w+")
+        env = {**env, "OMP_NUM_THREADS": "1"}  # the models are tiny: a team of threads would wait for each other
         self.process = subprocess.Popen([str(python), "-B", os.path.abspath(__file__)], env=env, text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log)
 

@@ -128,7 +128,8 @@ class Heads(TestCase):
         self.oracle()
         documents, labels = labelled_documents()
         self.write(documents, labels)
-        base = self.head_run("base", data__train=[["corpus", 1.0]], train__steps=1, parallel__strategies=["<1,1,1>"])
+        base = self.head_run("base", data__train=[["corpus", 1.0]], train__steps=1, parallel__strategies=["<1,1,1>"],
+                             data__tokens_per_step=600)
         self.train("base", 1)
         self.sluice("export", base, "--out", "folder", "--dtype", "float32")
         common = {"head__kind": "classify", "head__labels": ["a", "b", "c"], "train__steps": 6, "data__tokens_per_step": 600,
@@ -295,7 +296,7 @@ class Heads(TestCase):
         documents, labels = labelled_documents()
         self.write(documents, labels)
         run = self.head_run("classes", head__kind="classify", head__labels=["a", "b", "c"], train__steps=1,
-                            parallel__strategies=["<1,1,1>"])
+                            parallel__strategies=["<1,1,1>"], data__tokens_per_step=sum(map(len, documents)))
         self.take_model("classes", "encoder")
         self.train("classes", 1)
         self.sluice("export", run, "--out", "folder", "--dtype", "float32")
@@ -448,11 +449,11 @@ class Heads(TestCase):
     def test_a_folder_with_a_head_is_taken_up_again(self):
         documents, labels = labelled_documents()
         self.write(documents, labels)
-        run = self.head_run("first", head__kind="classify", head__labels=["a", "b", "c"], train__steps=3,
-                            parallel__strategies=["<1,1,1>"])
+        whole = {"data__tokens_per_step": sum(map(len, documents)), "parallel__strategies": ["<1,1,1>"]}
+        run = self.head_run("first", head__kind="classify", head__labels=["a", "b", "c"], train__steps=3, **whole)
         self.train("first", 1)
         self.sluice("export", run, "--out", "folder", "--dtype", "float32")
-        config = self.head_run("again", head__kind="classify", train__steps=1, parallel__strategies=["<1,1,1>"])
+        config = self.head_run("again", head__kind="classify", train__steps=1, **whole)
         self.take_model("again", "folder")
         path = self.directory / "again.toml"
         self.train("again", 1)

@@ -268,8 +268,9 @@ class Proof(TestCase):
             self.assertLessEqual(predicted, most * measured, strategy)
 
     def test_ends_that_travel_in_pieces_are_the_same_model(self):
-        """Each rank sends half of an end: more than one piece's elements."""
-        changes = LARGE_VOCABULARY | {"model__layers": 1, "model__hidden": 192}
+        """Each rank sends half of an end: more than one piece's elements. Few tokens have as large ends as many."""
+        changes = LARGE_VOCABULARY | {"model__layers": 1, "model__hidden": 192, "data__tokens_per_step": CONTEXT // 2,
+                                      "data__context_length": CONTEXT // 4}
         self.check("<1,1,1>", changes, ranks=1)
         alone = self.losses
         self.check("2x<1,1,1>", changes)

@@ -137,11 +137,6 @@ class Resume(FromTheMiddle):
 class Folders(FromTheMiddle):
     """A run that goes through a Hugging Face folder and back in its middle."""
 
-    def sluice(self, *arguments):
-        outcome = self.finish(self.start([self.program(), *arguments]))
-        self.assertEqual(outcome.status, 0, str(outcome))
-        return outcome
-
     def test_an_exported_optimizer_goes_on_bitwise(self):
         whole = self.undisturbed()
         for dtype in ("float32", "bfloat16"):

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 
-from harness import RUN_TIMEOUT_S, TestCase, children, main, rank_processes, records, terminate, wait_until
+from harness import RUN_TIMEOUT_S, LineCount, TestCase, children, main, rank_processes, records, terminate, wait_until
 
 RANKS = 4
 ENDLESS = 100_000
@@ -69,9 +69,11 @@ class WatchedRuns(TestCase):
 
     def end_run(self, name, process, run):
         """Stops the run once it has all steps that are compared, and some of its second epoch; its records."""
+        steps = LineCount(run / "metrics.jsonl")
+
         def far_enough():
-            second = '"restarts":1' in (run / "metrics.jsonl").read_text()
-            return (second and self.steps_of(run) > COMPARED) or process.poll() is not None
+            there = steps.now() > COMPARED and '"restarts":1' in (run / "metrics.jsonl").read_text()
+            return there or process.poll() is not None
         self.assertTrue(wait_until(far_enough, RUN_TIMEOUT_S, 0.05))
         terminate(process.pid)
         self.assertEqual(process.wait(RUN_TIMEOUT_S), 0, self.log(name).read_text()[-3000:])
@@ -81,10 +83,13 @@ class WatchedRuns(TestCase):
     def steps_of(run):
         return (run / "metrics.jsonl").read_text().count("\n")
 
-    def assert_undisturbed(self, run):
+    def undisturbed(self):
         whole = self.configure("whole", train__steps=COMPARED)
         self.train("whole", RANKS)
-        self.assert_close_losses(run, whole, 1e-11, 1e-9, goes_on=True)
+        return whole
+
+    def assert_undisturbed(self, run):
+        self.assert_close_losses(run, self.kept(self.undisturbed), 1e-11, 1e-9, goes_on=True)
 
 
 class Watching(WatchedRuns):
