@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "cost/cut_stages.h"
 #include "cost/memory_cost.h"
+#include "model/model_figures.h"
 #include "strategy/row_schedule.h"
 
 namespace sluice::cost {

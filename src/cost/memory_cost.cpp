@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "cost/border_bytes.h"
 #include "cost/fsdp_cost.h"
 #include "cost/link_buffers.h"
 #include "cost/parameter_counts.h"
@@ -291,9 +292,9 @@ int64_t MemoryCost::held_bytes_per_token() const {
   if (published_ != nullptr && cost_.policy().keeps_all()) return published_->saved_bytes_per_token;
   int64_t fullest = 0;
   for (int stage = 0; stage < stages_to_compare(); ++stage) {
-    fullest = std::max(fullest, held_bytes_of_stage(stage));
+    fullest = std::max(fullest, held_bytes_of_stage(stage) + border_bytes(cost_, scheme_, stage).held);
   }
-  return fullest + boundary_bytes_per_token();
+  return fullest;
 }
 
 // A forward holds the whole of its layer before it frees most of it. Activations that no backward needs are
@@ -367,6 +368,12 @@ int64_t MemoryCost::transient_bytes_per_token() const {
     if (dropped > 0) most = std::max(most, std::min(plain, bytes.forward) + dropped);
   });
   most = std::max(most, mtp_working_bytes_per_token(scheme_.cp > 1 || cost_.branches()));
+  int64_t carried = 0;  // gradients beside those of the residual stream
+  for (int stage = 0; stage < stages_to_compare(); ++stage)
+    carried = std::max(carried, border_bytes(cost_, scheme_, stage).gradients);
+  most += carried;
+  if (cost_.splits_backward(scheme_) && program().first_trained() == program().embedding())
+    most = std::max(most, token_bytes(program().embedding()).backward);
   return most + narrow + index_bytes(options(), scheme_.tp, /*tokens=*/1, /*loss_tokens=*/0);
 }
 
@@ -441,10 +448,16 @@ int64_t MemoryCost::working_bytes(CellKind kind, base::Interval run, int64_t tok
                   (copies ? ring_bytes_at_work(bytes) : 0);
     // Deferred bytes count from the start, so only the gradient behind the layer at work comes on top.
     if (kind == CellKind::kBackwardInput) {
-      own += boundary_bytes_per_token() - deferred_bytes_per_token(position);
+      own += border_bytes(cost_, scheme_, /*stage=*/0).row - deferred_bytes_per_token(position);
     }
     working = std::max(working, own);
   });
+  // What deferred weight gradients hold is still there when the embedding is at work. Gradients of rows that
+  // it made for layers count apart.
+  if (run.begin == program().embedding() && kind == CellKind::kBackwardInput) {
+    working = std::max(working,
+                       token_bytes(run.begin).backward - border_bytes(cost_, scheme_, /*stage=*/0).gradients);
+  }
   return tokens * working + narrow + expanded + index;
 }
 

@@ -91,25 +91,26 @@ void Decoder::send_to_next_stage(std::deque<ForwardPass>& by_stage, std::span<do
   const auto own = static_cast<size_t>(stages.own);
   const int tp = model_.context.parallel.tp;
   std::vector<comm::Message> messages;
-  at::Tensor sent;
+  std::vector<at::Tensor> sent, room;
   if (!stages.last() && !by_stage[own].scheduled.empty()) {
     const layers::Flow& flow = by_stage[own].flow;
-    sent = layers::packed_border(flow.activation_SH, flow.layout.carried.get(),
-                                 border_at(model_.run(stages.own).end), tp, layers::Travels::kRows);
+    sent = layers::leaving_rows(flow.activation_SH, flow.layout.carried.get(),
+                                border_at(model_.run(stages.own).end), tp, layers::Travels::kRows);
     by_stage[own].flow = {};
-    messages.push_back({.send = sent.const_data_ptr(),
-                        .bytes = static_cast<int64_t>(sent.nbytes()),
-                        .peer = stages.members[own + 1]});
+    for (const at::Tensor& rows : sent)
+      messages.push_back({.send = rows.const_data_ptr(),
+                          .bytes = static_cast<int64_t>(rows.nbytes()),
+                          .peer = stages.members[own + 1]});
   }
   if (own > 0 && !by_stage[own - 1].scheduled.empty()) {
     layers::Flow& flow = by_stage[own - 1].flow;
     flow.layout = layout_of(by_stage[own - 1].scheduled);
-    const int64_t begin = model_.run(stages.own).begin;
-    flow.activation_SH =
-        at::empty({flow.layout.rows / tp, model::border_width(model_.table.program, begin, tp)}, model_.like);
-    messages.push_back({.receive = flow.activation_SH.mutable_data_ptr(),
-                        .bytes = static_cast<int64_t>(flow.activation_SH.nbytes()),
-                        .peer = stages.members[own - 1]});
+    room = layers::room_for_rows(flow.layout.rows / tp, model_.context.model.hidden(), model_.like,
+                                 border_at(model_.run(stages.own).begin), tp);
+    for (at::Tensor& rows : room)
+      messages.push_back({.receive = rows.mutable_data_ptr(),
+                          .bytes = static_cast<int64_t>(rows.nbytes()),
+                          .peer = stages.members[own - 1]});
   }
   const at::Tensor host = at::from_blob(figures.data(), {std::ssize(figures)}, at::kDouble);
   const at::Tensor moved = host.to(model_.like.device(), /*non_blocking=*/false, /*copy=*/true);
@@ -122,21 +123,19 @@ void Decoder::send_to_next_stage(std::deque<ForwardPass>& by_stage, std::span<do
   if (messages.empty()) return;
   stages.group->exchange(messages)->wait();
   host.copy_(moved);
-  if (own > 0 && !by_stage[own - 1].scheduled.empty()) unpack(by_stage[own - 1].flow);
+  if (!room.empty()) take(std::move(room), by_stage[own - 1].flow);
 }
 
 model::BorderRows Decoder::border_at(int64_t position) const {
   return model::border_rows(model_.table.program, position, model_.context.parallel.tp);
 }
 
-// Unpacks the rows that travelled with the residual stream.
-void Decoder::unpack(layers::Flow& flow) const {
+void Decoder::take(std::vector<at::Tensor> arrived, layers::Flow& flow) const {
   const model::BorderRows border = border_at(model_.run(model_.stages.own).begin);
-  if (border.empty()) return;
-  flow.layout.carried = std::make_shared<layers::CarriedRows>();
-  flow.activation_SH =
-      layers::unpacked_border(flow.activation_SH, model_.context.model.hidden(), border,
-                              model_.context.parallel.tp, layers::Travels::kRows, *flow.layout.carried);
+  if (!border.empty()) flow.layout.carried = std::make_shared<layers::CarriedRows>();
+  flow.activation_SH = border.empty() ? std::move(arrived.front())
+                                      : layers::take_arrived(std::move(arrived), border,
+                                                             layers::Travels::kRows, *flow.layout.carried);
 }
 
 layers::RowLayout Decoder::layout_of(std::span<const inference::ScheduledTokens> pieces) const {

@@ -105,7 +105,8 @@ class Decoder {
   // to the next stage. The last stage sends `figures` to all ranks, which know their number.
   void send_to_next_stage(std::deque<ForwardPass>& by_stage, std::span<double> figures) const;
   model::BorderRows border_at(int64_t position) const;
-  void unpack(layers::Flow& flow) const;
+  // Puts rows in their places that have arrived from the stage before.
+  void take(std::vector<at::Tensor> arrived, layers::Flow& flow) const;
   bool is_last_stage() const { return model_.stages.last(); }
   const ModelShard& model() const { return model_; }
 

@@ -5,11 +5,14 @@
 #include <tuple>
 
 #include "base/text.h"
+#include "cost/border_bytes.h"
 #include "cost/exchange_bytes.h"
 #include "cost/link_buffers.h"
 #include "cost/memory_cost.h"
 #include "cost/token_dispatch_cost.h"
+#include "graph/lane_order.h"
 #include "graph/link_pieces.h"
+#include "graph/waiting_rows.h"
 #include "link/rows.h"
 #include "model/border_rows.h"
 #include "schedule/pipeline_schedule.h"
@@ -40,11 +43,11 @@ class Activations {
         memory_(cost, scheme),
         head_lanes_(head_lanes),
         exchange_(cost::most_exchange_bytes(cost, scheme, head_lanes)),
-        travelling_(cost::most_moving_query_bytes(cost, scheme)),
-        boundary_(memory_.boundary_bytes_per_token()) {
+        travelling_(cost::most_moving_query_bytes(cost, scheme)) {
     const model::Program& program = cost_.program();
     for (int stage = 0; stage < scheme.pp; ++stage) {
       first_block_.push_back(program.blocks_in(program.walked_back(cost_.stage_run(scheme, stage))).begin);
+      borders_.push_back(cost::border_bytes(cost, scheme, stage));
     }
     const int64_t element_bytes = cost_.options().memory.element_bytes;
     embedded_ = program.first_trained() == 0
@@ -83,12 +86,14 @@ class Activations {
     const auto& [tokens, loss_tokens, lanes, _, exchange, branches, rows] = part;
     // A heads exchange between all lanes has no ring.
     const bool in_ring = lanes > 1 && exchange != strategy::Exchange::kHeads;
-    const int64_t passing = node.kind == NodeKind::kForward && kept_of(node).empty() ? boundary_ : 0;
+    const int64_t beside = node.kind != NodeKind::kForward ? gradients_of(node)
+                           : kept_of(node).empty()         ? border(node).held
+                                                           : 0;
     const base::Interval run = node.cell().run;
     return gathered(node) +
            std::max(memory_.working_bytes(node.cell_kind(), run, tokens, loss_tokens, in_ring || branches),
                     travelling_at_work(node, part)) +
-           tokens * (exchange_at_work(node, exchange) + passing);
+           tokens * (exchange_at_work(node, exchange) + beside);
   }
 
   // Freed at the end. After a block's backward the block two before it may come back.
@@ -152,12 +157,18 @@ class Activations {
     return memory_.recomputed_bytes_per_token(node.cell().run) + (exchanges ? exchange_.recomputed : 0);
   }
   int64_t first_block(const Node& node) const { return first_block_[static_cast<size_t>(node.cell().stage)]; }
-  // Charged to the part with the stage's first kept block: the row that entered the stage. Behind
+  const cost::BorderBytes& border(const Node& node) const {
+    return borders_[static_cast<size_t>(node.cell().stage)];
+  }
+  int64_t gradients_of(const Node& node) const {
+    return node.kind == NodeKind::kBackwardWeight ? 0 : border(node).gradients;
+  }
+  // Charged to the part with the stage's first kept block: rows at the stage's borders. Behind
   // the embedding also the rows that the embedding keeps for its norm and makes for all layers.
   int64_t boundary_of(const Node& node) const {
     const base::Interval blocks = kept_of(node);
     if (blocks.empty() || blocks.begin != first_block(node)) return 0;
-    return boundary_ + (blocks.begin == cost_.program().blocks().begin ? embedded_ : 0);
+    return border(node).held + (blocks.begin == cost_.program().blocks().begin ? embedded_ : 0);
   }
   // Bytes of the blocks kLayersThatStay before the node's blocks, which leave or come back.
   int64_t behind(const Node& node, int64_t tokens) const {
@@ -189,7 +200,7 @@ class Activations {
   // Per token, summed over the blocks before a position.
   std::vector<int64_t> kept_;
   std::vector<int64_t> deferred_;
-  int64_t boundary_ = 0;
+  std::vector<cost::BorderBytes> borders_;  // by stage
   int64_t embedded_ = 0;
   mutable std::map<std::pair<int, NodeKind>, int64_t> gathered_;  // cache, by stage and kind
 };
@@ -215,11 +226,34 @@ class PlannedActivations {
   }
 
   const OnLane& part(const Node& node, int rank) {
-    const auto pipeline = static_cast<size_t>(node.cell().pipeline);
-    std::vector<OnLane>& parts = parts_[pipeline][static_cast<size_t>(node.cell().pass)];
+    return part(static_cast<size_t>(node.cell().pipeline), node.cell().pass, place(rank).lane);
+  }
+
+  // The most bytes of rows that may wait at the stage's border while the rank runs its cell of this number.
+  int64_t waiting_bytes(int rank, int cell) {
+    const strategy::Place& at = place(rank);
+    if (at.pipeline < 0 || graph_.purpose != Purpose::kTrain) return 0;
+    const auto pipeline = static_cast<size_t>(at.pipeline);
+    const strategy::Scheme& scheme = graph_.plan.pipelines[pipeline].pipeline.scheme;
+    if (at.stage == 0) return 0;
+    std::vector<WaitingRows>& of_lane = waiting_[{at.pipeline, at.lane}];
+    if (of_lane.empty()) {
+      const LaneOrder order(graph_, at.pipeline, at.lane);
+      for (int stage = 0; stage < scheme.pp; ++stage) of_lane.emplace_back(graph_, order, stage);
+    }
+    const int64_t of_token = cost::border_bytes(cost_, scheme, at.stage).entering;
+    return of_lane[static_cast<size_t>(at.stage)].most_bytes(
+        cell, [&](int pass) { return part(pipeline, pass, at.lane).tokens * of_token; });
+  }
+
+ private:
+  const strategy::Place& place(int rank) const { return places_[static_cast<size_t>(rank)]; }
+
+  const OnLane& part(size_t pipeline, int number, int lane) {
+    const strategy::Pass& pass = graph_.passes[pipeline][static_cast<size_t>(number)];
+    std::vector<OnLane>& parts = parts_[pipeline][static_cast<size_t>(number)];
     if (parts.empty()) {
       const strategy::PipelinePlan& plan = graph_.plan.pipelines[pipeline];
-      const strategy::Pass& pass = graph_.passes[pipeline][static_cast<size_t>(node.cell().pass)];
       parts.resize(static_cast<size_t>(pass.lanes));
       for (const int index : pass.micro_batches) {
         const strategy::PipelineMicroBatch& micro_batch = plan.micro_batches[static_cast<size_t>(index)];
@@ -230,10 +264,9 @@ class PlannedActivations {
       }
       add_expert_rows(plan.pipeline.scheme, pass.first_lane, parts);
     }
-    return parts[static_cast<size_t>(places_[static_cast<size_t>(rank)].lane - node.cell().lane)];
+    return parts[static_cast<size_t>(lane - pass.first_lane)];
   }
 
- private:
   // A micro-batch's rows are its tokens, rounded up to a multiple of tp.
   static void add_expert_rows(const strategy::Scheme& scheme, int first_lane, std::vector<OnLane>& parts) {
     std::map<int, int64_t> rows;  // by the first lane of an EP group
@@ -268,6 +301,7 @@ class PlannedActivations {
   std::vector<std::vector<std::vector<OnLane>>> parts_;  // cache, by pipeline, micro-batch and lane
   // The int is the number of lanes of a head group.
   std::map<std::tuple<strategy::Scheme, strategy::MemoryPolicy, int>, Activations> known_;
+  std::map<std::pair<int, int>, std::vector<WaitingRows>> waiting_;  // by pipeline and lane, then stage
 };
 
 // Bytes of one level's buffers, for all rounds. Inside nodes every rank counts as the busiest.
@@ -327,6 +361,8 @@ template <typename Visit>
 void for_each_cell(const StepGraph& graph, const cost::CostModel& cost, PlannedActivations& activations,
                    int rank, int64_t fixed_bytes, Visit visit) {
   int64_t bytes = fixed_bytes;
+  int number = 0;
+  int64_t waiting = activations.waiting_bytes(rank, number);
   for (const int id : graph.programs[static_cast<size_t>(rank)]) {
     const Node& node = graph.node(id);
     if (node.kind == NodeKind::kUpdate && cost::counts_buffers(cost.options()))
@@ -335,9 +371,10 @@ void for_each_cell(const StepGraph& graph, const cost::CostModel& cost, PlannedA
     const OnLane& part = activations.part(node, rank);
     const Activations& of_cell = activations.of(node, part);
     if (graph.purpose == Purpose::kTrain) bytes += of_cell.taken(node, part.tokens);
-    const int64_t during = bytes + of_cell.working(node, part);
+    const int64_t during = bytes + of_cell.working(node, part) + waiting;
     if (graph.purpose == Purpose::kTrain) bytes -= of_cell.returned(node, part.tokens);
-    visit(node, during, bytes);
+    waiting = activations.waiting_bytes(rank, ++number);
+    visit(node, during, bytes + waiting);
   }
 }
 

@@ -21,7 +21,8 @@ struct RankMemory {
 // memory policy. A deferred weight gradient allocates what it holds beyond these. Both count the
 // tokens of the rank's lane and are freed after the weight gradient. While a cell runs, its
 // working memory counts (cost::CostModel::working_bytes), with FSDP also its gathered parameters,
-// in backward also a recomputed layer's other activations. REQUIRES: the clock has run.
+// in backward also a recomputed layer's other activations. Rows at a stage's borders count in whichever order
+// the other ranks run (graph/waiting_rows.h). REQUIRES: the clock has run.
 std::vector<RankMemory> predicted_memory(const StepGraph& graph, const cost::CostModel& cost);
 
 // By rank, the bytes of rows at the ends of a trunk's act beyond predicted_memory: rows that

@@ -21,13 +21,24 @@ model::BorderRows border() {
   return {.layers = {2, 4}, .layer_width = kLayerWidth, .keys = {kKeyColumns, 0}};
 }
 
+// Rows as they arrive on the other side.
+at::Tensor passed(const at::Tensor& stream, const CarriedRows& from, Travels travels, CarriedRows& to) {
+  const std::vector<at::Tensor> left = leaving_rows(stream, &from, border(), kTp, travels);
+  std::vector<at::Tensor> room = room_for_rows(kShard, kHidden, stream.options(), border(), kTp);
+  EXPECT_EQ(room.size(), left.size());
+  for (size_t i = 0; i < left.size(); ++i) {
+    EXPECT_TRUE(left[i].is_contiguous());
+    EXPECT_EQ(room[i].sizes(), left[i].sizes());
+    room[i].copy_(left[i]);
+  }
+  return take_arrived(std::move(room), border(), travels, to);
+}
+
 TEST(CarriedRows, ABorderGivesTheNextStageWhatItNeeds) {
   const CarriedRows sent = carried_rows();
   const at::Tensor stream = waves({kShard, kHidden}, 3);
-  const at::Tensor packed = packed_border(stream, &sent, border(), kTp, Travels::kRows);
-  EXPECT_EQ(packed.numel(), kShard * (kHidden + 2 * kLayerWidth + kTp * kKeyColumns));
   CarriedRows received;
-  expect_near(unpacked_border(packed, kHidden, border(), kTp, Travels::kRows, received), stream, "stream", 0);
+  expect_near(passed(stream, sent, Travels::kRows, received), stream, "stream", 0);
   EXPECT_EQ(received.first_layer, 2);
   expect_near(received.input_of(3, kLayerWidth), sent.input_of(3, kLayerWidth), "layer 3", 0);
   expect_near(received.keys[0].kv_TK, sent.keys[0].kv_TK, "keys", 0);
@@ -39,26 +50,28 @@ TEST(CarriedRows, ABorderGivesTheNextStageWhatItNeeds) {
 TEST(CarriedRows, GradientsReturnToTheirColumns) {
   CarriedRows earlier = carried_rows(), later;
   const at::Tensor stream = waves({kShard, kHidden}, 3);
-  unpacked_border(packed_border(stream, &earlier, border(), kTp, Travels::kRows), kHidden, border(), kTp,
-                  Travels::kRows, later);
+  passed(stream, earlier, Travels::kRows, later);
   const at::Tensor dinput = waves({kShard, kLayerWidth}, 4), dkeys = waves({kShard * kTp, kKeyColumns}, 5);
   later.add_input_gradient(3, dinput);
   later.add_input_gradient(3, dinput);
   later.add_key_gradient(0, dkeys);
   later.add_key_gradient(0, dkeys);
-  const at::Tensor packed = packed_border(stream, &later, border(), kTp, Travels::kGradients);
-  expect_near(unpacked_border(packed, kHidden, border(), kTp, Travels::kGradients, earlier), stream, "stream",
-              0);
+  later.keep_gradients_alone();
+  EXPECT_EQ(later.bytes(), 8 * kShard * (2 * kLayerWidth + kTp * kKeyColumns)) << "no rows beside them";
+  expect_near(passed(stream, later, Travels::kGradients, earlier), stream, "stream", 0);
+  EXPECT_EQ(earlier.dinput_SC.size(1), 2 * kLayerWidth)
+      << "no wider than needed before other layers add theirs";
+  earlier.add_input_gradient(1, dinput);
   at::Tensor expected = at::zeros({kShard, 3 * kLayerWidth}, at::kDouble);
   expected.narrow(1, 2 * kLayerWidth, kLayerWidth).copy_(2 * dinput);
+  expected.narrow(1, 0, kLayerWidth).copy_(dinput);
   expect_near(earlier.dinput_SC, expected, "layers", 0);
   expect_near(earlier.take_key_gradient(0), 2 * dkeys, "keys", 0);
   EXPECT_FALSE(earlier.take_key_gradient(0).defined()) << "taken once";
   // A stage without layers that use them sends zeros.
   CarriedRows untouched = carried_rows();
-  const at::Tensor zeros = packed_border(stream, &untouched, border(), kTp, Travels::kGradients);
-  expect_near(zeros.narrow(0, kShard * kHidden, zeros.numel() - kShard * kHidden),
-              at::zeros({zeros.numel() - kShard * kHidden}, at::kDouble), "nothing", 0);
+  const std::vector<at::Tensor> zeros = leaving_rows(stream, &untouched, border(), kTp, Travels::kGradients);
+  for (size_t i = 1; i < zeros.size(); ++i) expect_near(zeros[i], at::zeros_like(zeros[i]), "nothing", 0);
 }
 
 TEST(CarriedRows, TheFirstGradientIsNotTheCallersMemory) {
@@ -71,7 +84,9 @@ TEST(CarriedRows, TheFirstGradientIsNotTheCallersMemory) {
 
 TEST(CarriedRows, ABorderWithoutThemIsTheStreamAlone) {
   const at::Tensor stream = waves({kShard, kHidden}, 3);
-  expect_near(packed_border(stream, nullptr, {}, kTp, Travels::kRows), stream, "", 0);
+  const std::vector<at::Tensor> left = leaving_rows(stream, nullptr, {}, kTp, Travels::kRows);
+  ASSERT_EQ(left.size(), 1);
+  EXPECT_TRUE(left.front().is_same(stream)) << "no copy";
 }
 
 }  // namespace

@@ -52,10 +52,10 @@ class EmbeddingOperation final : public Operation {
   StatePtr backward_input(Flow& flow, StatePtr saved) const override {
     if (saved != nullptr) {
       const auto& state = static_cast<EmbeddingState&>(*saved);
-      const at::Tensor& dinput_SC = weights_.kind->by_layer ? flow.layout.carried->dinput_SC : at::Tensor();
-      if (dinput_SC.defined()) {
-        layer_embedding_backward(context_, flow.id_T, state.by_layer, dinput_SC, gradients_,
-                                 flow.gradient_SH);
+      if (weights_.kind->by_layer && flow.layout.carried->dinput_SC.defined()) {
+        flow.layout.carried->widen_input_gradient();
+        layer_embedding_backward(context_, flow.id_T, state.by_layer, flow.layout.carried->dinput_SC,
+                                 gradients_, flow.gradient_SH);
       }
       if (weights_.kind->norm) norm_backward(flow, state);
     }

@@ -25,6 +25,12 @@ int64_t last_borrower(const Program& program, size_t slot) {
   return -1;
 }
 
+// Columns of a slot's keys and values on a TP rank. REQUIRES: a layer lends them.
+int64_t key_columns(const Program& program, size_t slot, int tp) {
+  const Attention& own = *shared_keys(program.kind_at(lender_of(program, slot)), KeySharing::kLends);
+  return 2 * std::max<int64_t>(1, own.kv_heads / tp) * own.head_dim;
+}
+
 bool carries(const Program& program) {
   return std::ranges::any_of(program.kinds(), [](const std::shared_ptr<const Kind>& kind) {
     const bool by_layer = kind->embedding() != nullptr && kind->embedding()->by_layer;
@@ -57,8 +63,7 @@ BorderRows border_rows(const Program& program, int64_t position, int tp) {
   for (size_t slot = 0; slot < kKeySlots; ++slot) {
     const int64_t lender = lender_of(program, slot);
     if (lender < 0 || lender >= position || last_borrower(program, slot) < position) continue;
-    const Attention& own = *shared_keys(program.kind_at(lender), KeySharing::kLends);
-    rows.keys[slot] = 2 * std::max<int64_t>(1, own.kv_heads / tp) * own.head_dim;
+    rows.keys[slot] = key_columns(program, slot, tp);
   }
   return rows;
 }
@@ -73,6 +78,16 @@ int64_t border_width(const Program& program, int64_t position, int tp) {
 int64_t carried_bytes(const Program& program, int64_t position, int tp, int64_t element_bytes) {
   const int64_t hidden = program.kinds().front()->embedding()->table.columns;
   return (element_bytes * (border_width(program, position, tp) - hidden) + tp - 1) / tp;
+}
+
+int64_t carried_gradient_width(const Program& program, base::Interval run, int tp) {
+  if (!carries(program)) return 0;
+  int64_t width = border_rows(program, run.begin, tp).layer_columns();
+  for (size_t slot = 0; slot < kKeySlots; ++slot) {
+    const int64_t last = last_borrower(program, slot);
+    if (run.begin <= last && last < run.end) width += tp * key_columns(program, slot, tp);
+  }
+  return width;
 }
 
 int64_t widest_border(const Program& program, int tp, int stages) {

@@ -27,6 +27,9 @@ BorderRows border_rows(const Program& program, int64_t position, int tp);
 int64_t border_width(const Program& program, int64_t position, int tp);
 // Bytes for a token on one TP rank at that border, without the residual row.
 int64_t carried_bytes(const Program& program, int64_t position, int tp, int64_t element_bytes);
+// Elements for a token, on all TP ranks together, of the gradients that a backward of the run makes of
+// carried rows: for the layers' embeddings from its first layer on, and for keys whose last borrower it has.
+int64_t carried_gradient_width(const Program& program, base::Interval run, int tp);
 // The largest width among all borders of a pipeline.
 int64_t widest_border(const Program& program, int tp, int stages);
 

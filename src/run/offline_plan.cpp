@@ -1,6 +1,7 @@
 #include "run/offline_plan.h"
 
 #include <algorithm>
+#include <list>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -11,6 +12,7 @@
 #include "run/calibration.h"
 #include "run/other_tokenizers.h"
 #include "run/precision.h"
+#include "session/earlier_act.h"
 #include "session/other_models.h"
 #include "session/planned_step.h"
 #include "session/run_planning.h"
@@ -87,13 +89,20 @@ std::string describe_first_step(const OfflinePlanning& planning) {
   const cost::CostModel& cost = planner.cost();
   const model::ParameterTable table = model::parameter_table(cost.options().model, cost.program());
   graph::LinkPlans links;
-  session::try_longest(planner, table, planning.data, links);
+  std::list<graph::LinkPlans> links_of_acts;
+  std::vector<session::EarlierAct> earlier;
+  for (const session::TrunkPlanning& trunk : planning.others) {
+    if (trunk.model.leaves_rows) earlier.push_back(session::earlier_act(trunk, links_of_acts.emplace_back()));
+  }
+  session::try_longest(planner, table, planning.data, links, earlier);
   session::PhasedSampler batches = planning.data.sampler();
   const corpus::Batch batch = batches.next();
   const session::BuiltStep step = session::build_step(
       planner, table, batch.step, session::sequences_of(batch.samples, cost.options().model.head()),
-      {.link_plans = &links});
-  return report::plan_table(step.plan, step.graph.makespan_ns);
+      {.link_plans = &links}, earlier);
+  int64_t step_ns = step.graph.makespan_ns;
+  for (const graph::StepGraph& act : step.earlier) step_ns += act.makespan_ns;
+  return report::plan_table(step.plan, step_ns);
 }
 
 }  // namespace sluice::run

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "graph/lane_order.h"
+
 namespace sluice::runtime {
 
 LocalProgram::LocalProgram(const graph::StepGraph& graph, int rank)
@@ -14,6 +16,28 @@ LocalProgram::LocalProgram(const graph::StepGraph& graph, int rank)
     for (const int dependency : node(i).dependencies) {
       const int where = position[static_cast<size_t>(dependency)];
       if (where >= 0) dependencies_[static_cast<size_t>(i)].push_back(where);
+    }
+  }
+  bound_receives(rank, position);
+}
+
+// The sender runs other nodes of this rank before the transfer. A receive that waits for these takes memory
+// no earlier than rows can come, so graph/waiting_rows.h bounds it, and it loses no time.
+void LocalProgram::bound_receives(int rank, const std::vector<int>& position) {
+  const strategy::Place place =
+      strategy::places(graph_.plan.strategy(), graph_.world_size)[static_cast<size_t>(rank)];
+  if (place.pipeline < 0) return;
+  const auto pipeline = static_cast<size_t>(place.pipeline);
+  if (graph_.plan.pipelines[pipeline].pipeline.scheme.pp == 1) return;
+  const graph::LaneOrder order(graph_, place.pipeline, place.lane);
+  for (int i = 0; i < size(); ++i) {
+    if (!graph::is_transfer(node(i).kind) || !graph::receives(node(i), place.stage)) continue;
+    for (const graph::Stream other :
+         {graph::Stream::kCompute, graph::Stream::kActivation, graph::Stream::kGradient}) {
+      const int ended = order.ended_before(node(i).id, place.stage, other);
+      if (other == stream(i) || ended == 0) continue;
+      const int last = order.nodes(place.stage, other)[static_cast<size_t>(ended) - 1];
+      dependencies_[static_cast<size_t>(i)].push_back(position[static_cast<size_t>(last)]);
     }
   }
 }

@@ -19,7 +19,8 @@ class LocalProgram {
     return graph_.nodes[static_cast<size_t>(program_[static_cast<size_t>(position)])];
   }
   graph::Stream stream(int position) const { return graph::stream_of(node(position).kind); }
-  // Positions of the nodes on this rank that a node waits for; all precede it.
+  // Positions of the nodes on this rank that a node waits for; all precede it. A receive waits for all those,
+  // too, that other ranks' nodes need before the rows can come.
   const std::vector<int>& dependencies(int position) const {
     return dependencies_[static_cast<size_t>(position)];
   }
@@ -30,6 +31,7 @@ class LocalProgram {
   StepTiming timing(const std::vector<Measurement>& measured) const;
 
  private:
+  void bound_receives(int rank, const std::vector<int>& position);
   int64_t link_ready_ns(const std::vector<Measurement>& measured, int position) const;
   int last_before(const std::vector<Measurement>& measured, int position) const;
   void add_awaited(const std::vector<Measurement>& measured, int position, int64_t from_ns, int64_t until_ns,

@@ -512,6 +512,7 @@ void StepRunner::backward_operation(const Node& node, int64_t position, LanePart
   }
   drop_unused_gradient(batch, position);
   if (position == graph_.program.first_trained()) batch.flow.layout.carried.reset();
+  if (position == run_.begin && batch.flow.layout.carried) batch.flow.layout.carried->keep_gradients_alone();
   activations_.give_back(given_back - flowing_bytes(batch));
   if (batch.deferred[i] != nullptr) activations_.take(batch.deferred[i]->bytes());
   const model::Program& program = graph_.program;
@@ -540,10 +541,15 @@ void StepRunner::pass(comm::Communicator& communicator, const Border& border, La
   std::shared_ptr<layers::CarriedRows>& own = batch.flow.layout.carried;
   at::Tensor& rows = batch.flow.*stream_SH;
   const int64_t before = flowing_bytes(batch);
+  std::vector<comm::Message> messages;
   if (border.sends) {
-    use_on_current_stream(rows);
-    const at::Tensor packed = layers::packed_border(rows, own.get(), carried, tp, border.travels);
-    communicator.send(packed.const_data_ptr(), static_cast<int64_t>(packed.nbytes()), border.peer)->wait();
+    std::vector<at::Tensor> leaving = layers::leaving_rows(rows, own.get(), carried, tp, border.travels);
+    for (const at::Tensor& sent : leaving) {
+      use_on_current_stream(sent);
+      messages.push_back(
+          {.send = sent.const_data_ptr(), .bytes = static_cast<int64_t>(sent.nbytes()), .peer = border.peer});
+    }
+    communicator.exchange(messages)->wait();
     rows = at::Tensor();
     const bool comes_back = optimizer_ != nullptr && !program.walked_back(run_).empty();
     if (border.travels == layers::Travels::kGradients || !comes_back) own.reset();
@@ -551,14 +557,16 @@ void StepRunner::pass(comm::Communicator& communicator, const Border& border, La
   }
   const int64_t shard_rows = batch.flow.layout.rows / tp, hidden = resources_.context.model.hidden();
   const auto type = at::TensorOptions().dtype(scalar_type(options.precision.compute)).device(options.device);
-  at::Tensor received = at::empty({shard_rows, model::border_width(program, border.position, tp)}, type);
-  communicator.receive(received.mutable_data_ptr(), static_cast<int64_t>(received.nbytes()), border.peer)
-      ->wait();
-  if (!carried.empty()) {
-    if (own == nullptr) own = std::make_shared<layers::CarriedRows>();
-    received = layers::unpacked_border(received, hidden, carried, tp, border.travels, *own);
+  std::vector<at::Tensor> room = layers::room_for_rows(shard_rows, hidden, type, carried, tp);
+  for (at::Tensor& received : room) {
+    messages.push_back({.receive = received.mutable_data_ptr(),
+                        .bytes = static_cast<int64_t>(received.nbytes()),
+                        .peer = border.peer});
   }
-  rows = std::move(received);
+  communicator.exchange(messages)->wait();
+  if (!carried.empty() && own == nullptr) own = std::make_shared<layers::CarriedRows>();
+  rows = carried.empty() ? std::move(room.front())
+                         : layers::take_arrived(std::move(room), carried, border.travels, *own);
   activations_.take(flowing_bytes(batch) - before);
 }
 

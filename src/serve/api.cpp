@@ -221,20 +221,35 @@ std::vector<std::pair<int64_t, double>> read_bias(const Json& body, const Reques
   return bias;
 }
 
+// Sampling parameters are checked one by one, so that a refusal names its field.
+template <typename T>
+void read_sampled(const Json& body, const char* field, generate::Sampling& sampling,
+                  T generate::Sampling::*member) {
+  const std::optional<T> value = read_field<T>(body, field);
+  if (!value) return;
+  sampling.*member = *value;
+  try {
+    generate::validate(sampling);
+  } catch (const base::InputError& error) {
+    throw FieldError(field, error.what());
+  }
+}
+
 void read_sampling(const Json& body, const RequestReader& reader, uint64_t seed,
                    generate::Sampling& sampling) {
-  sampling.temperature = read_field<double>(body, "temperature").value_or(1.0);
-  sampling.top_p = read_field<double>(body, "top_p").value_or(1.0);
-  const int64_t top_k = read_field<int64_t>(body, "top_k").value_or(0);
-  sampling.top_k = top_k == -1 ? 0 : top_k;  // vLLM's clients mean "no bound"
-  sampling.min_p = read_field<double>(body, "min_p").value_or(0.0);
-  sampling.presence_penalty = read_field<double>(body, "presence_penalty").value_or(0.0);
-  sampling.frequency_penalty = read_field<double>(body, "frequency_penalty").value_or(0.0);
-  sampling.repetition_penalty = read_field<double>(body, "repetition_penalty").value_or(1.0);
+  using generate::Sampling;
+  sampling.temperature = 1.0;
+  read_sampled(body, "temperature", sampling, &Sampling::temperature);
+  read_sampled(body, "top_p", sampling, &Sampling::top_p);
+  constexpr int64_t kNoBound = -1;  // vLLM's clients say so
+  if (read_field<int64_t>(body, "top_k") != kNoBound) read_sampled(body, "top_k", sampling, &Sampling::top_k);
+  read_sampled(body, "min_p", sampling, &Sampling::min_p);
+  read_sampled(body, "presence_penalty", sampling, &Sampling::presence_penalty);
+  read_sampled(body, "frequency_penalty", sampling, &Sampling::frequency_penalty);
+  read_sampled(body, "repetition_penalty", sampling, &Sampling::repetition_penalty);
   sampling.logit_bias = read_bias(body, reader);
   const auto own_seed = read_field<int64_t>(body, "seed");
   sampling.seed = own_seed ? static_cast<uint64_t>(*own_seed) : seed;
-  generate::validate(sampling);
 }
 
 void read_lengths(const Json& body, CompletionRequest& request) {

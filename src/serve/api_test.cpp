@@ -159,10 +159,14 @@ TEST(CompletionApi, SamplingIsWhatTheFieldsSay) {
 }
 
 TEST(CompletionApi, NumbersOutOfRangeAreRefusedWithTheirRange) {
-  expect_completion_refused({{"temperature", -0.1}}, "", "temperature is -0.1");
-  expect_completion_refused({{"top_p", 0}}, "", "top_p is 0");
-  expect_completion_refused({{"top_k", -2}}, "", "top_k is -2");
-  expect_completion_refused({{"presence_penalty", 2.5}}, "", "presence_penalty is 2.5");
+  expect_completion_refused({{"temperature", -0.1}}, "temperature", "temperature is -0.1");
+  expect_completion_refused({{"top_p", 0}}, "top_p", "top_p is 0");
+  expect_completion_refused({{"top_k", -2}}, "top_k", "top_k is -2");
+  expect_completion_refused({{"min_p", 1.5}}, "min_p", "min_p is 1.5");
+  expect_completion_refused({{"presence_penalty", 2.5}}, "presence_penalty", "presence_penalty is 2.5");
+  expect_completion_refused({{"frequency_penalty", -3}}, "frequency_penalty", "frequency_penalty is -3");
+  expect_completion_refused({{"repetition_penalty", 0}}, "repetition_penalty", "repetition_penalty is 0");
+  expect_chat_refused({{"temperature", -0.1}}, "temperature", "temperature is -0.1");
   expect_completion_refused({{"n", 0}}, "n", "n is 0");
   expect_completion_refused({{"n", 129}}, "n", "n is 129");
   expect_completion_refused({{"n", int64_t{1} << 40}}, "n", "n is 1099511627776");

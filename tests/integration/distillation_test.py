@@ -99,6 +99,16 @@ class Distillation(TestCase):
                 self.assertAlmostEqual(line["loss"], found["loss"], delta=1e-6)
                 self.assertAlmostEqual(line["grad_norm"], found["norm"], delta=1e-5 * found["norm"])
 
+    def test_a_dry_run_for_a_cluster_tries_the_longest_sequence_with_its_teacher(self):
+        """Both models fit, but not the rows and the output matrix that the teacher leaves beside it."""
+        wide = {"model__hidden": 512, "model__vocab": 4096}
+        self.teach(**wide, model__layers=1, train__steps=1, checkpoint__every=1)
+        for gib, status in ((0.0525, 3), (0.06, 0)):
+            self.student("dry", model__vocab=4096, memory__device_gib=gib, memory__margin_gib=0.0, train__dtype="bfloat16",
+                         parallel__strategies=["8x<1,1,1>"])
+            told = self.sluice("train", "--config", "dry.toml", "--dry-run", "--cluster", "h100x8", expect=status)
+            self.assertEqual(status != 0, "for the rows that it leaves" in told, told)
+
     def test_strategies_distil_alike_and_the_student_comes_nearer(self):
         self.teach()
         for divergence, options in DIVERGENCES.items():

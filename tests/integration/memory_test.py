@@ -168,6 +168,8 @@ PROVED = {
     "classes of an encoder on stages": ("<1,2,1>", CLASSES | {"model": ENCODER}),
     "embeddings by layer": ("2x<1,1,1>", {"model": BY_LAYER}),
     "embeddings by layer on stages": ("<1,2,1>", {"model": BY_LAYER}),
+    "embeddings by layer on four stages": ("<1,4,1>", {"model": BY_LAYER | {"num_hidden_layers": 16, "num_kv_shared_layers": 3,
+                                                       "layer_types": ["sliding_attention", "full_attention"] * 8}}),
     "float32": ("2x<1,1,1>", LARGE_VOCABULARY),
     "chunks of more rows": ("2x<1,1,1>", MIDDLE_VOCABULARY),
     "chunks of more rows in bfloat16": ("2x<1,1,1>", MIDDLE_VOCABULARY | BFLOAT16),
@@ -210,7 +212,8 @@ for base in ("none", "nf4", "int8", "mxfp4"):
     for dtype in ("float32", "bfloat16"):
         for saved in ("keep", "recompute"):
             PROVED[f"base {base} in {dtype} {saved}"] = ("2x<1,1,1>", FROZEN | POLICIES[saved] | {"model__base": base, "train__dtype": dtype})
-PROVED["base nf4 and magnitudes"] = ("2x<1,1,1>", FROZEN | BFLOAT16 | {"model__base": "nf4", "lora__dora": True})
+for base, strategy, where in (("nf4", "2x<1,1,1>", ""), ("nf4", "<2,1,1>", " and tensor parallel"), ("none", "<2,1,1>", " and tensor parallel")):
+    PROVED[f"base {base} and magnitudes{where}"] = (strategy, FROZEN | BFLOAT16 | {"model__base": base, "lora__dora": True})
 MUON = {"optimizer__name": "muon", "model__vocab": 512, "model__hidden": 192, "model__ffn_hidden": 512, "data__tokens_per_step": CONTEXT // 4,
         "data__context_length": CONTEXT // 8}
 PROVED |= {"whole matrices": ("2x<1,1,1>", MUON), "whole matrices in bfloat16": ("2x<1,1,1>", MUON | BFLOAT16),
@@ -223,7 +226,7 @@ for head, figures in HEADS.items():
         layers = {"model__layers": 4} if strategy == "<1,2,1>" else {}
         PROVED[head + where] = (strategy, {"model__vocab": 512} | layers | figures)
     PROVED[head + " beside adapters"] = ("2x<1,1,1>", {"model__vocab": 512} | LORA | figures)
-RANKS_OF = {"travelling rows and tensor parallel": 4}
+RANKS_OF = {"travelling rows and tensor parallel": 4, "embeddings by layer on four stages": 4}
 
 
 class Proof(TestCase):
