@@ -1,13 +1,13 @@
 #include "layers/balance.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/bincount.h>
 #include <ATen/ops/mean.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/where.h>
 
 #include "layers/sequence_sums.h"
 #include "ops/device.h"
+#include "ops/grouped_product.h"
 
 namespace sluice::layers {
 
@@ -15,8 +15,7 @@ at::Tensor shares_of_assignments(LaneChannel* lanes, const SequenceRows& sequenc
                                  int64_t experts, const at::TensorOptions& like) {
   const auto count = static_cast<int64_t>(sequences.lengths.size());
   const at::Tensor place_TK = sequences.sequence_T.unsqueeze(1) * experts + id_TK;
-  at::Tensor visits_QE =
-      at::bincount(place_TK.view(-1), {}, (count + 1) * experts).view({count + 1, experts});
+  at::Tensor visits_QE = ops::counts_of(place_TK, (count + 1) * experts).view({count + 1, experts});
   add_other_lanes(lanes, sequences, visits_QE);
   const at::Tensor host = ops::upload_buffer(count + 1, at::kDouble, id_TK.device());
   auto* const even = host.mutable_data_ptr<double>();

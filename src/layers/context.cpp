@@ -76,7 +76,8 @@ LayerContext layer_context(const model::Model& model, const TensorParallel& para
   return {.model = model,
           .parallel = parallel,
           .rotary = tables,
-          .logits_chunk_bytes = default_logits_chunk_bytes(like.device())};
+          .logits_chunk_bytes = default_logits_chunk_bytes(like.device()),
+          .groups_experts = !like.device().is_cpu()};
 }
 
 }  // namespace sluice::layers

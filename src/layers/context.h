@@ -104,6 +104,7 @@ struct LayerContext {
   bool keeps_head_rows = false;    // evaluation leaves Flow::head_rows in place of the losses
   double moe_aux_loss_coeff = 0;   // factor of the expert-balancing loss (balance.h); 0: none
   int64_t logits_chunk_bytes = 0;  // bounds the logits of the head's row chunks; see head.h
+  bool groups_experts = false;     // experts without adapters as grouped products (grouped_experts.h)
 
   // How many sums training reports beside its loss. Those of an MTP layer come last: its loss and its
   // targets.

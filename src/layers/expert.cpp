@@ -75,11 +75,17 @@ void Expert::gate_up_into(const at::Tensor& gate_up_NG, const at::Tensor& x_NH) 
   if (gate_up_bias_G.defined()) biased_NG.add_(gate_up_bias_G);
 }
 
-at::Tensor Expert::result(const model::Gate& gate, const at::Tensor& gate_up_NG,
-                          const at::Tensor& weight_N1) const {
+at::Tensor weighed_activation(const model::Gate& gate, const at::Tensor& gate_up_NG,
+                              const at::Tensor& weight_N1) {
   const bool weighs_input = gate.weighs_input && weight_N1.defined();
   at::Tensor a_NF = activated(gate, weighs_input ? gate_up_NG * weight_N1 : gate_up_NG);
   if (weight_N1.defined() && !weighs_input) a_NF.mul_(weight_N1);
+  return a_NF;
+}
+
+at::Tensor Expert::result(const model::Gate& gate, const at::Tensor& gate_up_NG,
+                          const at::Tensor& weight_N1) const {
+  at::Tensor a_NF = weighed_activation(gate, gate_up_NG, weight_N1);
   if (down.scales != nullptr) return times(a_NF, down);  // of a shared expert, which has all rows
   at::Tensor y_NH = ops::times(a_NF, down.w_AB);
   for (const Adapter& adapter : down.adapters) {
@@ -90,10 +96,9 @@ at::Tensor Expert::result(const model::Gate& gate, const at::Tensor& gate_up_NG,
   return y_NH;
 }
 
-at::Tensor Expert::backward_of_gate_up(const model::Gate& gate, const at::Tensor& dy_NH,
+at::Tensor weighed_activation_backward(const model::Gate& gate, at::Tensor da_NF,
                                        const at::Tensor& gate_up_NG, const at::Tensor& weight_N1,
-                                       at::Tensor& dweight_N1) const {
-  at::Tensor da_NF = times_transposed(dy_NH, down);
+                                       at::Tensor& dweight_N1) {
   if (!weight_N1.defined()) return activated_backward(gate, da_NF, gate_up_NG);
   if (gate.weighs_input) {  // the in-product is linear: weights multiply gate and up
     const at::Tensor weighed_NG = gate_up_NG * weight_N1;
@@ -106,6 +111,12 @@ at::Tensor Expert::backward_of_gate_up(const model::Gate& gate, const at::Tensor
   dweight_N1 = da_NF.mul_(a_NF).sum(1, /*keepdim=*/true, ops::accumulator_type(a_NF));
   a_NF.mul_(weight_N1);
   return a_NF;
+}
+
+at::Tensor Expert::backward_of_gate_up(const model::Gate& gate, const at::Tensor& dy_NH,
+                                       const at::Tensor& gate_up_NG, const at::Tensor& weight_N1,
+                                       at::Tensor& dweight_N1) const {
+  return weighed_activation_backward(gate, times_transposed(dy_NH, down), gate_up_NG, weight_N1, dweight_N1);
 }
 
 at::Tensor Expert::backward(const model::Gate& gate, const at::Tensor& dy_NH, const at::Tensor& gate_up_NG,

@@ -86,6 +86,16 @@ struct Expert {
                       const at::Tensor& weight_N1, at::Tensor& dweight_N1, at::Tensor& a_NF) const;
 };
 
+// act(gate, up) times the assignments' weights; or the weights multiply gate and up
+// (model::Gate::weighs_input). Undefined weights are all 1.
+at::Tensor weighed_activation(const model::Gate& gate, const at::Tensor& gate_up_NG,
+                              const at::Tensor& weight_N1);
+// From the gradient of its result, which is overwritten. Overwrites gate and up with their gradients, sets
+// the gradient of the assignments' weights, if there are weights, and returns the forward's result again.
+at::Tensor weighed_activation_backward(const model::Gate& gate, at::Tensor da_NF,
+                                       const at::Tensor& gate_up_NG, const at::Tensor& weight_N1,
+                                       at::Tensor& dweight_N1);
+
 // Visits this rank's experts that have rows. Assignments to other ranks' experts come last: left out.
 template <typename Visit>
 void for_each_expert(const ExpertWeights& of, int64_t experts, const ops::ExpertAssignments& visits,

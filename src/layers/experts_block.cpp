@@ -1,7 +1,6 @@
 #include "layers/experts_block.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/bincount.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/sigmoid.h>
@@ -17,6 +16,7 @@
 #include "layers/context.h"
 #include "layers/expert.h"
 #include "layers/frame.h"
+#include "layers/grouped_experts.h"
 #include "layers/product.h"
 #include "layers/router.h"
 #include "layers/token_dispatcher.h"
@@ -66,8 +66,10 @@ struct ExpertsState final : MixerState {
   at::Tensor id_TK, weight_TK;  // the token-to-expert assignments
   at::Tensor gate_up_VG;        // if rows travel: as many rows as KeptVisits has room for
   at::Tensor shared_gate_up_TG;
-  at::Tensor share_T1;   // factor of the shared expert; undefined without one
-  at::Tensor normed_TH;  // if rows travel, while at hand
+  at::Tensor share_T1;             // factor of the shared expert; undefined without one
+  at::Tensor normed_TH;            // if rows travel, while at hand
+  TokenDispatcher::Counts counts;  // if rows travel
+  AssignedRows assigned;           // during a forward of grouped experts
   int64_t normed_bytes = 0;
 
   std::vector<SavedRows> rows() override {
@@ -85,11 +87,15 @@ struct VisitsGradient {
 };
 
 // Keeps gate and up of dispatched rows for backward, for as many assignments as the lane's own rows have.
-// Kept are the first experts of the first dispatch chunks that fit. A backward recomputes the rest, so that
-// routers decide on time alone, not on memory.
+// Kept are the first experts of the first dispatch chunks that fit; of grouped experts the first assignments.
+// A backward recomputes the rest, so that routers decide on time alone, not on memory.
 class KeptVisits {
  public:
   explicit KeptVisits(at::Tensor room_VG) : room_VG_(std::move(room_VG)) {}
+  // As many of the next `visits` assignments as there is room for, possibly none.
+  at::Tensor up_to(int64_t visits) {
+    return room_VG_.defined() ? next(std::min(visits, room_VG_.size(0) - used_)) : at::Tensor();
+  }
   // The next `visits` assignments, in the same order forward and backward. Undefined: not kept.
   at::Tensor next(int64_t visits) {
     if (!room_VG_.defined() || used_ + visits > room_VG_.size(0)) return {};
@@ -131,6 +137,7 @@ class ExpertsMixer final : public Mixer {
     Mixed mixed =
         with_shared(*state, travels() ? sums_of_travel(layout.dispatched, *state) : sums_of_visits(*state));
     state->normed_TH.reset();
+    state->assigned = {};
     if (saved != nullptr) *saved = std::move(state);
     return mixed;
   }
@@ -145,6 +152,7 @@ class ExpertsMixer final : public Mixer {
   }
   void restore(const RowLayout&, PartRows& rows, MixerState& saved) const override {
     first_half(rows, static_cast<ExpertsState&>(saved));
+    static_cast<ExpertsState&>(saved).assigned = {};
   }
   at::Tensor backward(const RowLayout& layout, MixerStatePtr saved, Arriving from, PartRows& rows,
                       PartGradient& to) const override;
@@ -157,12 +165,13 @@ class ExpertsMixer final : public Mixer {
     if (direction == Direction::kForward) {
       travel(rows, no_routes, none_TH, none_TH, {});
     } else {
-      travel_backward(rows, no_routes, none_TH, none_TH, none_TH, no_routes.weight_TK, {});
+      travel_backward(rows, no_routes, nullptr, none_TH, none_TH, none_TH, no_routes.weight_TK, {});
     }
   }
 
  private:
   bool travels() const { return context_.experts.lanes > 1; }
+  bool grouped() const { return context_.groups_experts && can_be_grouped(weights_); }
   static std::vector<int> seats_of(const ExpertLanes& lanes, int64_t layer, int64_t experts) {
     const std::span<const int> placed = lanes.expert_slots_of(layer);
     return placed.empty() ? model::even_expert_slots(experts)
@@ -172,17 +181,26 @@ class ExpertsMixer final : public Mixer {
   void first_half(PartRows& rows, ExpertsState& saved) const;
   // The sum of the chosen experts' results, and then the whole result.
   at::Tensor sums_of_visits(const ExpertsState& saved) const;
-  at::Tensor sums_of_travel(const DispatchedRows& rows, const ExpertsState& saved) const;
+  at::Tensor sums_of_travel(const DispatchedRows& rows, ExpertsState& saved) const;
   Mixed with_shared(const ExpertsState& saved, at::Tensor sum_TH) const;
 
-  // Adds the results of all lanes' experts for these rows. `kept_VG`: KeptVisits' room.
-  void travel(const DispatchedRows& rows, const Routes& routes, const at::Tensor& normed_TH,
-              const at::Tensor& sum_TH, const at::Tensor& kept_VG) const;
+  // Adds the results of all lanes' experts for these rows. `kept_VG`: KeptVisits' room. Returns what the host
+  // learned for the backward.
+  TokenDispatcher::Counts travel(const DispatchedRows& rows, const Routes& routes,
+                                 const at::Tensor& normed_TH, const at::Tensor& sum_TH,
+                                 const at::Tensor& kept_VG) const;
   // Adds the gradients of rows and of their weights, and those of this lane's experts' parameters.
-  void travel_backward(const DispatchedRows& rows, const Routes& routes, const at::Tensor& normed_TH,
-                       const at::Tensor& dsum_TH, const at::Tensor& dnormed_TH, const at::Tensor& dweight_TK,
-                       const at::Tensor& kept_VG) const;
-  TokenDispatcher travel_of(const DispatchedRows& rows, const Routes& routes) const {
+  void travel_backward(const DispatchedRows& rows, const Routes& routes, const TokenDispatcher::Counts& known,
+                       const at::Tensor& normed_TH, const at::Tensor& dsum_TH, const at::Tensor& dnormed_TH,
+                       const at::Tensor& dweight_TK, const at::Tensor& kept_VG) const;
+  // What grouped experts make of received rows, and their gradients of these rows and of the weights.
+  at::Tensor sums_of_received(const at::Tensor& x_NH, const TokenDispatcher::ReceivedRows& coming,
+                              KeptVisits& kept) const;
+  std::vector<at::Tensor> gradients_of_received(const at::Tensor& x_NH, const at::Tensor& dsum_NH,
+                                                const TokenDispatcher::ReceivedRows& coming,
+                                                KeptVisits& kept) const;
+  TokenDispatcher travel_of(const DispatchedRows& rows, const Routes& routes,
+                            const TokenDispatcher::Counts& known) const {
     SLUICE_ASSERT(context_.lanes != nullptr, "rows travel and lanes have no channel");
     return {*context_.lanes,
             rows,
@@ -190,19 +208,23 @@ class ExpertsMixer final : public Mixer {
             experts_.count,
             seats_,
             routes,
-            model::dispatch_chunk_rows(context_.experts.lanes)};
+            model::dispatch_chunk_rows(context_.experts.lanes),
+            known};
   }
   // Adds the gradients of rows and of their weights, for assignments to experts at hand. Also adds those of
   // the experts' adapters while rows are there.
   VisitsGradient visits_backward(ExpertsState& saved, const at::Tensor& normed_TH, const at::Tensor& dsum_TH,
                                  const at::Tensor& dnormed_TH, const at::Tensor& dweight_TK) const;
+  // The rows' gradient, by either way. Sets their weights' and leaves products for the weight gradients.
+  at::Tensor gradient_of_visits(ExpertsState& saved, const at::Tensor& dsum_TH, PartRows& rows,
+                                PartGradient& to, at::Tensor& dweight_TK) const;
   // Room for gate and up of so many assignments.
   at::Tensor visits_of(int64_t visits, const at::Tensor& like) const {
     return at::empty({visits, weights_.gate_up.w_EAB.size(1)}, like.options());
   }
   // The assignments' weights in the type of products. [V, 1]
-  at::Tensor weights_by_visit(const at::Tensor& weight_TK, const ops::ExpertAssignments& visits) const {
-    return weight_TK.reshape({-1, 1}).index_select(0, visits.slot_V).to(weights_.down.w_EAB.scalar_type());
+  at::Tensor weights_by_visit(const at::Tensor& weight_TK, const at::Tensor& slot_V) const {
+    return weight_TK.reshape({-1, 1}).index_select(0, slot_V).to(weights_.down.w_EAB.scalar_type());
   }
   at::Tensor share_of(const ExpertsState& saved) const {
     return saved.share_T1.defined() ? saved.share_T1.to(weights_.down.w_EAB.scalar_type()) : saved.share_T1;
@@ -232,7 +254,7 @@ class ExpertsMixer final : public Mixer {
     const at::Tensor &beyond_E = gradients_.router_correction_E, &loads_E = gradients_.router_loads_E;
     if (!beyond_E.defined() && !loads_E.defined()) return;
     const at::Tensor visited = tokens_of(layout, shard, id_SK);
-    const at::Tensor visits_E = at::bincount(visited.reshape(-1), {}, experts_.count);
+    const at::Tensor visits_E = ops::counts_of(visited, experts_.count);
     if (loads_E.defined()) at::Tensor(loads_E).add_(visits_E);
     if (beyond_E.defined()) at::Tensor(beyond_E).add_(visits_E * experts_.count - visited.numel());
   }
@@ -304,6 +326,9 @@ void ExpertsMixer::first_half(PartRows& rows, ExpertsState& saved) const {
   if (travels()) {
     saved.normed_TH = normed_TH;
     saved.normed_bytes = static_cast<int64_t>(normed_TH.nbytes());
+  } else if (grouped()) {
+    saved.assigned = assigned_rows(saved.id_TK, experts_.count, saved.id_TK.numel());
+    saved.gate_up_VG = grouped_gate_up(weights_, saved.assigned, saved.assigned.of(normed_TH));
   } else {
     const ops::ExpertAssignments visits = ops::expert_assignments_of(saved.id_TK, experts_.count);
     saved.gate_up_VG = visits_of(visits.row_V.size(0), normed_TH);
@@ -321,8 +346,11 @@ void ExpertsMixer::first_half(PartRows& rows, ExpertsState& saved) const {
 
 at::Tensor ExpertsMixer::sums_of_visits(const ExpertsState& saved) const {
   const at::Tensor& gate_up_VG = saved.gate_up_VG;
+  if (grouped())
+    return grouped_sums(weights_, gate_, saved.assigned, gate_up_VG,
+                        weights_by_visit(saved.weight_TK, saved.assigned.grouped.slot_V));
   const ops::ExpertAssignments visits = ops::expert_assignments_of(saved.id_TK, experts_.count);
-  const at::Tensor weight_V1 = weights_by_visit(saved.weight_TK, visits);
+  const at::Tensor weight_V1 = weights_by_visit(saved.weight_TK, visits.slot_V);
   at::Tensor sum_TH = at::zeros({saved.id_TK.size(0), weights_.down.w_EAB.size(2)}, gate_up_VG.options());
   const auto result = [&](const Expert& expert) {
     return expert.result(gate_, expert.of_assignments(gate_up_VG), expert.of_assignments(weight_V1));
@@ -340,20 +368,33 @@ at::Tensor ExpertsMixer::sums_of_visits(const ExpertsState& saved) const {
   return sum_TH;
 }
 
-at::Tensor ExpertsMixer::sums_of_travel(const DispatchedRows& rows, const ExpertsState& saved) const {
+at::Tensor ExpertsMixer::sums_of_travel(const DispatchedRows& rows, ExpertsState& saved) const {
   at::Tensor sum_TH = at::zeros_like(saved.normed_TH);
-  travel(rows, {saved.id_TK, saved.weight_TK}, saved.normed_TH, sum_TH, saved.gate_up_VG);
+  saved.counts = travel(rows, {saved.id_TK, saved.weight_TK}, saved.normed_TH, sum_TH, saved.gate_up_VG);
   return sum_TH;
 }
 
-void ExpertsMixer::travel(const DispatchedRows& rows, const Routes& routes, const at::Tensor& normed_TH,
-                          const at::Tensor& sum_TH, const at::Tensor& kept_VG) const {
+at::Tensor ExpertsMixer::sums_of_received(const at::Tensor& x_NH, const TokenDispatcher::ReceivedRows& coming,
+                                          KeptVisits& kept) const {
+  const AssignedRows assigned = assigned_rows(coming.slot_NK, own_, coming.assignments);
+  const at::Tensor gate_up_VG = grouped_gate_up(weights_, assigned, assigned.of(x_NH));
+  const at::Tensor kept_XG = kept.up_to(coming.assignments);
+  if (kept_XG.defined()) kept_XG.copy_(gate_up_VG.narrow(0, 0, kept_XG.size(0)));
+  return grouped_sums(weights_, gate_, assigned, gate_up_VG,
+                      weights_by_visit(coming.weight_NK, assigned.grouped.slot_V));
+}
+
+TokenDispatcher::Counts ExpertsMixer::travel(const DispatchedRows& rows, const Routes& routes,
+                                             const at::Tensor& normed_TH, const at::Tensor& sum_TH,
+                                             const at::Tensor& kept_VG) const {
   KeptVisits kept(kept_VG);
   const auto compute = [&](const std::vector<at::Tensor>& came, const TokenDispatcher::ReceivedRows& coming) {
     const at::Tensor& x_NH = came.front();
-    const at::Tensor weight_V1 = weights_by_visit(coming.weight_NK, coming.assignments);
+    if (grouped()) return std::vector{sums_of_received(x_NH, coming, kept)};
+    const ops::ExpertAssignments visits = coming.by_expert(own_);
+    const at::Tensor weight_V1 = weights_by_visit(coming.weight_NK, visits.slot_V);
     at::Tensor sum_NH = at::zeros_like(x_NH);
-    for_each_expert(weights_, own_, coming.assignments, [&](const Expert& expert) {
+    for_each_expert(weights_, own_, visits, [&](const Expert& expert) {
       at::Tensor gate_up_NG = kept.next(expert.assignments.size());
       if (!gate_up_NG.defined()) gate_up_NG = visits_of(expert.assignments.size(), x_NH);
       expert.gate_up_into(gate_up_NG, expert.rows_of(x_NH));
@@ -361,10 +402,11 @@ void ExpertsMixer::travel(const DispatchedRows& rows, const Routes& routes, cons
     });
     return std::vector{sum_NH};
   };
-  const TokenDispatcher way = travel_of(rows, routes);
+  const TokenDispatcher way = travel_of(rows, routes, nullptr);
   if (context_.load != nullptr && layer_ >= 0)
     context_.load->add(layer_, way.load_imbalance(), way.assignments(), routes.id_TK);
   way.dispatch_and_combine({normed_TH}, {sum_TH}, compute);
+  return way.counts();
 }
 
 Mixed ExpertsMixer::with_shared(const ExpertsState& saved, at::Tensor sum_TH) const {
@@ -378,17 +420,36 @@ Mixed ExpertsMixer::with_shared(const ExpertsState& saved, at::Tensor sum_TH) co
   return {std::move(sum_TH), std::move(beside_SH)};
 }
 
+std::vector<at::Tensor> ExpertsMixer::gradients_of_received(const at::Tensor& x_NH, const at::Tensor& dsum_NH,
+                                                            const TokenDispatcher::ReceivedRows& coming,
+                                                            KeptVisits& kept) const {
+  const AssignedRows assigned = assigned_rows(coming.slot_NK, own_, coming.assignments);
+  const at::Tensor& slot_V = assigned.grouped.slot_V;
+  const at::Tensor kept_XG = kept.up_to(coming.assignments);
+  const bool all = kept_XG.defined() && kept_XG.size(0) == coming.assignments;
+  const at::Tensor gate_up_VG =
+      all ? kept_XG : grouped_gate_up(weights_, assigned, assigned.of(x_NH), kept_XG);
+  const GroupedGradient from = grouped_backward(weights_, gradients_, gate_, assigned, assigned.of(dsum_NH),
+                                                gate_up_VG, weights_by_visit(coming.weight_NK, slot_V));
+  add_grouped_gradients(gradients_, assigned, from, gate_up_VG, x_NH, dsum_NH);
+  at::Tensor dweight_NK = at::zeros_like(coming.weight_NK);
+  dweight_NK.view({-1, 1}).index_copy_(0, slot_V, from.dweight_V1);
+  return {from.dx_TH, dweight_NK};
+}
+
 void ExpertsMixer::travel_backward(const DispatchedRows& rows, const Routes& routes,
-                                   const at::Tensor& normed_TH, const at::Tensor& dsum_TH,
-                                   const at::Tensor& dnormed_TH, const at::Tensor& dweight_TK,
-                                   const at::Tensor& kept_VG) const {
+                                   const TokenDispatcher::Counts& known, const at::Tensor& normed_TH,
+                                   const at::Tensor& dsum_TH, const at::Tensor& dnormed_TH,
+                                   const at::Tensor& dweight_TK, const at::Tensor& kept_VG) const {
   KeptVisits kept(kept_VG);
   const auto compute = [&](const std::vector<at::Tensor>& came, const TokenDispatcher::ReceivedRows& coming) {
     const at::Tensor &x_NH = came[0], &dsum_NH = came[1];
-    const at::Tensor weight_V1 = weights_by_visit(coming.weight_NK, coming.assignments);
+    if (grouped()) return gradients_of_received(x_NH, dsum_NH, coming, kept);
+    const ops::ExpertAssignments visits = coming.by_expert(own_);
+    const at::Tensor weight_V1 = weights_by_visit(coming.weight_NK, visits.slot_V);
     at::Tensor dx_NH = at::zeros_like(x_NH), dweight_NK = at::zeros_like(coming.weight_NK);
     at::Tensor dweight_V1 = at::empty(weight_V1.sizes(), dweight_NK.options());
-    for_each_expert(weights_, own_, coming.assignments, [&](const Expert& expert) {
+    for_each_expert(weights_, own_, visits, [&](const Expert& expert) {
       const at::Tensor own_x = expert.rows_of(x_NH), dy = expert.rows_of(dsum_NH);
       at::Tensor gate_up = kept.next(expert.assignments.size());
       if (!gate_up.defined()) {
@@ -404,17 +465,18 @@ void ExpertsMixer::travel_backward(const DispatchedRows& rows, const Routes& rou
       if (gradients_.gate_up_bias_EG.defined())
         add_column_sums(gradients_.gate_up_bias_EG[expert.index], gate_up);
     });
-    dweight_NK.view({-1, 1}).index_copy_(0, coming.assignments.slot_V, dweight_V1);
+    dweight_NK.view({-1, 1}).index_copy_(0, visits.slot_V, dweight_V1);
     return std::vector{dx_NH, dweight_NK};
   };
-  travel_of(rows, routes).dispatch_and_combine({normed_TH, dsum_TH}, {dnormed_TH, dweight_TK}, compute);
+  travel_of(rows, routes, known)
+      .dispatch_and_combine({normed_TH, dsum_TH}, {dnormed_TH, dweight_TK}, compute);
 }
 
 VisitsGradient ExpertsMixer::visits_backward(ExpertsState& saved, const at::Tensor& normed_TH,
                                              const at::Tensor& dsum_TH, const at::Tensor& dnormed_TH,
                                              const at::Tensor& dweight_TK) const {
   const ops::ExpertAssignments visits = ops::expert_assignments_of(saved.id_TK, experts_.count);
-  const at::Tensor weight_V1 = weights_by_visit(saved.weight_TK, visits);
+  const at::Tensor weight_V1 = weights_by_visit(saved.weight_TK, visits.slot_V);
   VisitsGradient left{.dgate_up_VG = std::move(saved.gate_up_VG), .a_VF = {}};
   left.a_VF = at::empty({weight_V1.size(0), weights_.down.w_EAB.size(1)}, left.dgate_up_VG.options());
   at::Tensor dweight_V1 = at::empty(weight_V1.sizes(), saved.weight_TK.options());
@@ -437,28 +499,50 @@ VisitsGradient ExpertsMixer::visits_backward(ExpertsState& saved, const at::Tens
   return left;
 }
 
+at::Tensor ExpertsMixer::gradient_of_visits(ExpertsState& saved, const at::Tensor& dsum_TH, PartRows& rows,
+                                            PartGradient& to, at::Tensor& dweight_TK) const {
+  at::Tensor dnormed_TH;
+  VisitsGradient visited;
+  if (grouped()) {
+    rows.release();
+    const AssignedRows assigned = assigned_rows(saved.id_TK, experts_.count, saved.id_TK.numel());
+    const at::Tensor& slot_V = assigned.grouped.slot_V;
+    visited.dgate_up_VG = std::move(saved.gate_up_VG);
+    GroupedGradient from = grouped_backward(weights_, gradients_, gate_, assigned, assigned.of(dsum_TH),
+                                            visited.dgate_up_VG, weights_by_visit(saved.weight_TK, slot_V));
+    dnormed_TH = std::move(from.dx_TH);
+    dweight_TK.view({-1, 1}).index_copy_(0, slot_V, from.dweight_V1);
+    visited.a_VF = std::move(from.a_VF);
+  } else {
+    dnormed_TH = at::zeros_like(dsum_TH);
+    at::Tensor normed_TH;
+    if (gradients_.adapters_wanted()) normed_TH = rows.all_TH();
+    rows.release();
+    visited = visits_backward(saved, normed_TH, dsum_TH, dnormed_TH, dweight_TK);
+  }
+  to.set_visited({saved.id_TK, experts_.count, own_, grouped()});
+  if (gradients_.down.w_EAB.defined()) to.add_visits(kDown, std::move(visited.a_VF), /*with_rows=*/false);
+  if (gradients_.gate_up.w_EAB.defined())
+    to.add_visits(kGateUp, std::move(visited.dgate_up_VG), /*with_rows=*/true);
+  return dnormed_TH;
+}
+
 at::Tensor ExpertsMixer::backward(const RowLayout& layout, MixerStatePtr state, Arriving from, PartRows& rows,
                                   PartGradient& to) const {
   const TensorParallel& parallel = context_.parallel;
   auto& saved = static_cast<ExpertsState&>(*state);
   const at::Tensor dsum_TH = std::move(from.da_TA);
-  at::Tensor dnormed_TH = at::zeros_like(dsum_TH), dweight_TK = at::zeros_like(saved.weight_TK);
+  at::Tensor dnormed_TH, dweight_TK = at::zeros_like(saved.weight_TK);
   if (travels()) {
+    dnormed_TH = at::zeros_like(dsum_TH);
     if (!saved.normed_TH.defined()) saved.normed_TH = rows.all_TH();
     rows.release();
-    travel_backward(layout.dispatched, {saved.id_TK, saved.weight_TK}, saved.normed_TH, dsum_TH, dnormed_TH,
-                    dweight_TK, saved.gate_up_VG);
+    travel_backward(layout.dispatched, {saved.id_TK, saved.weight_TK}, saved.counts, saved.normed_TH, dsum_TH,
+                    dnormed_TH, dweight_TK, saved.gate_up_VG);
     saved.normed_TH.reset();
     saved.gate_up_VG.reset();
   } else {
-    at::Tensor normed_TH;
-    if (gradients_.adapters_wanted()) normed_TH = rows.all_TH();
-    rows.release();
-    VisitsGradient visited = visits_backward(saved, normed_TH, dsum_TH, dnormed_TH, dweight_TK);
-    to.set_ids(saved.id_TK, experts_.count, own_);
-    if (gradients_.down.w_EAB.defined()) to.add_visits(kDown, std::move(visited.a_VF), /*with_rows=*/false);
-    if (gradients_.gate_up.w_EAB.defined())
-      to.add_visits(kGateUp, std::move(visited.dgate_up_VG), /*with_rows=*/true);
+    dnormed_TH = gradient_of_visits(saved, dsum_TH, rows, to, dweight_TK);
   }
   to.start(std::move(dnormed_TH));
   at::Tensor dshare_T1;

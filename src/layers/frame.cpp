@@ -235,8 +235,7 @@ void Framed::leave_pending(const PartGradient::Left& left, const at::Tensor& y_S
   };
   for (const PartGradient::Visits& visits : left.visits) {
     const PendingProducts::Side b = visits.with_rows ? of_rows(true) : PendingProducts::Side{sum, {}, true};
-    pending.visits(inner_slot(visits.inner), {pending.keep(visits.a_VX)}, b, left.id_TK, left.experts,
-                   left.own);
+    pending.visits(inner_slot(visits.inner), {pending.keep(visits.a_VX)}, b, left.visited);
   }
   for (const auto& [which, dy_TW] : left.results) {
     const auto at = static_cast<size_t>(which);

@@ -8,6 +8,7 @@
 
 #include "layers/make_operation.h"
 #include "layers/operation.h"
+#include "model/model_figures.h"
 #include "model/outline.h"
 #include "model/parameters.h"
 #include "ops/tensor_memory.h"
@@ -54,6 +55,8 @@ class OneLayer {
     flow_.targets = targets(ids, {}, at::kCPU);
     flow_.mtp = {row_values(ids, flow_.layout, at::kCPU), flow_.targets};
   }
+  // Computes all experts at once, as on a GPU.
+  void group_experts() { context_.groups_experts = true; }
   void drop_recomputable(State& saved) const { operation_->drop_recomputable(saved); }
   at::Tensor backward(StatePtr saved, const at::Tensor& dy) {
     flow_.gradient_SH = dy;
@@ -167,6 +170,27 @@ TEST(Memory, ExpertsHaveAtWorkNoMoreThanCountedWhateverTheRouting) {
     EXPECT_EQ(saved->recomputed_bytes(), counted.recomputed * kRows);
     EXPECT_LE(bytes_a_row([&] { return layer.backward(std::move(saved), dy); }),
               static_cast<double>(counted.recomputed + counted.backward) + output);
+  }
+}
+
+// Experts all at once hold rows of all assignments, which no routing changes.
+TEST(Memory, GroupedExpertsHaveAtWorkWhatIsCountedForThem) {
+  ops::count_host_tensors();
+  model::Outline outline = shape_of(128, 2, 256);
+  outline.experts = {.count = 8, .per_token = 3, .hidden = 192, .shared_hidden = 96, .shared_gate = true};
+  for (const bool pushed : {false, true}) {
+    OneLayer layer(outline, pushed);
+    layer.group_experts();
+    const model::TokenBytes counted = model::Program(outline).kind_at(1).bytes({1}, 4);
+    const auto grouped = static_cast<double>(model::grouped_experts_bytes(outline, 4));
+    const at::Tensor x = layer.row(), dy = layer.row();
+    StatePtr saved;
+    const double forward = bytes_a_row([&] { return layer.forward(x, saved); });
+    EXPECT_EQ(saved->bytes(), counted.saved * kRows);
+    EXPECT_LE(forward, static_cast<double>(counted.saved) + grouped);
+    const double backward = bytes_a_row([&] { return layer.backward(std::move(saved), dy); });
+    EXPECT_LE(backward, grouped + 4.0 * 128);
+    EXPECT_GE(backward, 0.85 * grouped);
   }
 }
 

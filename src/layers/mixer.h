@@ -136,11 +136,7 @@ class PartGradient {
   void add_visits(int inner, at::Tensor a_VX, bool with_rows) {
     left_.visits.push_back({inner, std::move(a_VX), with_rows});
   }
-  void set_ids(at::Tensor id_TK, int64_t experts, int64_t own) {
-    left_.id_TK = std::move(id_TK);
-    left_.experts = experts;
-    left_.own = own;
-  }
+  void set_visited(PendingProducts::Visited visited) { left_.visited = std::move(visited); }
   // A product with the gradient of the part's sum: inner weight gradient += aᵀ·dsum.
   void add_with_sum(int inner, at::Tensor a_TX, std::vector<AdapterRows> narrow) {
     left_.with_sum.push_back({inner, std::move(a_TX), std::move(narrow)});
@@ -157,8 +153,7 @@ class PartGradient {
     at::Tensor start_TH, dinput_SH;
     std::vector<Visits> visits;
     std::vector<WithSum> with_sum;
-    at::Tensor id_TK;
-    int64_t experts = 0, own = 0;
+    PendingProducts::Visited visited;
   };
   Left take() { return std::move(left_); }
 

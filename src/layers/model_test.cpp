@@ -78,6 +78,12 @@ class NoWaiting {
 #endif
 };
 
+// GPUs multiply groups without reading their sizes in bfloat16 alone (ops/grouped_product.h).
+std::optional<NoWaiting> without_waiting(const Case& c) {
+  if (c.model.experts.count > 0 && c.dtype != at::kBFloat16) return std::nullopt;
+  return std::optional<NoWaiting>(std::in_place);
+}
+
 // An operation keeps the bytes that its kind counts for the fullest rank, or fewer.
 void expect_bytes(int64_t actual, int64_t counted, int64_t rows, int tp) {
   if (tp == 1) {
@@ -143,6 +149,7 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
   }
   LayerContext context = layer_context(c.model, parallel, 64, at::dtype(c.dtype).device(c.device));
   if (c.logits_chunk_bytes > 0) context.logits_chunk_bytes = c.logits_chunk_bytes;
+  context.groups_experts |= c.groups_experts;
   context.loss = with_z_loss(c.z_loss);
   context.moe_aux_loss_coeff = c.moe_aux_loss_coeff;
   context.mtp_loss_weight = c.mtp_loss_weight;
@@ -153,7 +160,7 @@ Rank run_rank(const Case& c, const Data& data, const TensorParallel& parallel, W
   std::vector<int64_t> row_targets = data.targets;
   row_targets.resize(static_cast<size_t>(layout.rows), -1);
   const Targets chosen = targets(row_targets, parallel, c.device);
-  std::optional<NoWaiting> no_waiting(std::in_place);
+  std::optional<NoWaiting> no_waiting = without_waiting(c);
 
   const auto of = [](const std::vector<at::Tensor>& from) {
     return [&from](int bucket) { return from[static_cast<size_t>(bucket)]; };
@@ -498,6 +505,33 @@ TEST_P(Families, DeferredAndRecomputedGradientsAreTheSameExactly) {
   expect_equal(c, run_layers(c, data, 2), fused, 0.0);
 }
 
+// All experts' products at once, as devices compute them; the products themselves are those of a CPU.
+class GroupedFamilies : public Families {
+ protected:
+  static Case grouped(int64_t kv_heads) {
+    Case c = varied(kv_heads);
+    c.groups_experts = true;
+    return c;
+  }
+};
+
+TEST_P(GroupedFamilies, EqualAutograd) {
+  for (const auto& [tp, kv_heads] : {std::pair(1, 4), std::pair(2, 4), std::pair(4, 2)}) {
+    const Case c = grouped(kv_heads);
+    const Data data = random_data(c);
+    expect_equal(c, run_layers(c, data, tp), run_twin(c, data), 1e-11);
+  }
+}
+
+TEST_P(GroupedFamilies, DeferredAndRecomputedGradientsAreTheSameExactly) {
+  Case c = grouped(4);
+  const Data data = random_data(c);
+  const Outcome fused = run_layers(c, data, 2);
+  expect_equal(c, run_layers(c, data, 2, Weights::kDeferred), fused, 0.0);
+  c.activations = Activations::kRecompute;
+  expect_equal(c, run_layers(c, data, 2), fused, 0.0);
+}
+
 constexpr auto name_of_variation = [](const auto& info) { return info.param.name; };
 INSTANTIATE_TEST_SUITE_P(Cases, Families, testing::ValuesIn(variations()), name_of_variation);
 INSTANTIATE_TEST_SUITE_P(NormsAndMlps, Families, testing::ValuesIn(norm_and_mlp_variations()),
@@ -508,6 +542,11 @@ INSTANTIATE_TEST_SUITE_P(Values, Families, testing::ValuesIn(value_variations())
 INSTANTIATE_TEST_SUITE_P(LayersOfFamilies, Families, testing::ValuesIn(layer_variations()),
                          name_of_variation);
 INSTANTIATE_TEST_SUITE_P(Experts, Families, testing::ValuesIn(expert_variations()), name_of_variation);
+INSTANTIATE_TEST_SUITE_P(Experts, GroupedFamilies, testing::ValuesIn(expert_variations()), name_of_variation);
+INSTANTIATE_TEST_SUITE_P(LayersOfFamilies, GroupedFamilies, testing::ValuesIn(layer_variations()),
+                         name_of_variation);
+INSTANTIATE_TEST_SUITE_P(Values, GroupedFamilies, testing::ValuesIn(value_variations()), name_of_variation);
+INSTANTIATE_TEST_SUITE_P(Tuned, GroupedFamilies, testing::ValuesIn(tuned_variations()), name_of_variation);
 INSTANTIATE_TEST_SUITE_P(Recurrent, Families, testing::ValuesIn(recurrent_variations()), name_of_variation);
 INSTANTIATE_TEST_SUITE_P(Tuned, Families, testing::ValuesIn(tuned_variations()), name_of_variation);
 INSTANTIATE_TEST_SUITE_P(Adapted, Families, testing::ValuesIn(adapted_variations()), name_of_variation);
@@ -720,6 +759,11 @@ Case dense_case(at::ScalarType dtype, int64_t head_dim) {
 TEST(DeviceModel, DoubleEqualsAutograd) { expect_gpu_equals_autograd(dense_case(at::kDouble, 6), 1e-11); }
 TEST(DeviceModel, FloatIsClose) { expect_gpu_equals_autograd(dense_case(at::kFloat, 6), 1e-4); }
 TEST(DeviceModel, BFloat16IsNear) { expect_gpu_equals_autograd(dense_case(at::kBFloat16, 6), 0.1); }
+TEST(DeviceModel, BFloat16ExpertsAreNear) {
+  Case c = dense_case(at::kBFloat16, 8);
+  c.model.experts = {.count = 5, .per_token = 2, .hidden = 16, .normalised = true};
+  expect_gpu_equals_autograd(c, 0.1);
+}
 TEST(DeviceModel, BFloat16WithFusedAttentionIsNear) {
   expect_gpu_equals_autograd(dense_case(at::kBFloat16, 8), 0.1);
 }

@@ -19,16 +19,17 @@ void PendingProducts::product(int slot, Side a, Side b, std::vector<AdapterRows>
   products_.push_back({Kind::kProduct, slot, a, b, std::move(narrow)});
 }
 
-void PendingProducts::visits(int slot, Side a, Side b, at::Tensor id_TK, int64_t experts, int64_t own) {
+void PendingProducts::visits(int slot, Side a, Side b, const Visited& visited) {
   use(a);
   use(b);
   int ids = -1;
   for (size_t i = 0; i < rows_.size(); ++i) {
-    if (rows_[i].own.is_same(id_TK)) ids = static_cast<int>(i);
+    if (rows_[i].own.is_same(visited.id_TK)) ids = static_cast<int>(i);
   }
-  if (ids < 0) ids = keep(std::move(id_TK));
+  if (ids < 0) ids = keep(visited.id_TK);
   use({ids});
-  products_.push_back({Kind::kVisits, slot, a, b, {}, ids, experts, own});
+  products_.push_back(
+      {Kind::kVisits, slot, a, b, {}, ids, {{}, visited.experts, visited.own, visited.grouped}});
 }
 
 void PendingProducts::column_sums(int slot, Side a) {
@@ -55,12 +56,18 @@ void PendingProducts::release(Side side) {
 }
 
 void PendingProducts::add_visits(const Product& product, const Matrix& gradient,
-                                 const TensorParallel& parallel) {
-  const ops::ExpertAssignments visits =
-      ops::expert_assignments_of(rows_[static_cast<size_t>(product.ids)].own, product.experts);
+                                 const TensorParallel& parallel, Grouped& known) {
+  const at::Tensor& id_TK = rows_[static_cast<size_t>(product.ids)].own;
+  const Visited& visited = product.visited;
   const at::Tensor a_VX = taken(product.a, parallel), b_TY = taken(product.b, parallel);
-  const at::Tensor all_EXY = gradient.w_AB.view({product.own, -1, gradient.w_AB.size(-1)});
-  for (int64_t expert = 0; expert < product.own; ++expert) {
+  const at::Tensor all_EXY = gradient.w_AB.view({visited.own, -1, gradient.w_AB.size(-1)});
+  if (visited.grouped) {
+    if (known.ids != product.ids) known = {product.ids, ops::grouped_rows_of(id_TK, visited.own)};
+    ops::add_grouped_gradient(all_EXY, a_VX, b_TY.index_select(0, known.rows.row_V), known.rows.end_G);
+    return;
+  }
+  const ops::ExpertAssignments visits = ops::expert_assignments_of(id_TK, visited.experts);
+  for (int64_t expert = 0; expert < visited.own; ++expert) {
     const auto at = static_cast<size_t>(expert);
     const base::Interval own{visits.begins[at], visits.begins[at + 1]};
     if (own.empty()) continue;
@@ -71,6 +78,7 @@ void PendingProducts::add_visits(const Product& product, const Matrix& gradient,
 
 void PendingProducts::add_to(std::span<const Matrix> gradients, const TensorParallel& parallel) {
   const auto of = [&](int slot) -> const Matrix& { return gradients[static_cast<size_t>(slot)]; };
+  Grouped known;
   for (const auto& [slot, gradient] : made_) at::Tensor(of(slot).w_AB).add_(gradient);
   made_.clear();
   for (Product& product : products_) {
@@ -78,7 +86,7 @@ void PendingProducts::add_to(std::span<const Matrix> gradients, const TensorPara
     if (product.kind == Kind::kProduct) {
       accumulate_gradient(gradient, product.narrow, taken(product.a, parallel), taken(product.b, parallel));
     } else if (product.kind == Kind::kVisits) {
-      add_visits(product, gradient, parallel);
+      add_visits(product, gradient, parallel, known);
     } else {
       const at::Tensor bias = gradient.w_AB.view(-1);
       bias.add_(taken(product.a, parallel).sum(0, /*keepdim=*/false, bias.scalar_type()));

@@ -16,6 +16,7 @@
 #include "base/interval.h"
 #include "layers/operation.h"
 #include "layers/product.h"
+#include "ops/grouped_product.h"
 
 namespace sluice::layers {
 
@@ -33,9 +34,15 @@ class PendingProducts final : public State {
 
   // gradient[slot] += aᵀ·b. `narrow`: rows of the matrix's adapters (product.h).
   void product(int slot, Side a, Side b, std::vector<AdapterRows> narrow = {});
-  // The same expert by expert: `a` has assignments in the order of experts, `b` has rows, `id_TK` these rows'
-  // experts. The gradient consists of one equal run of rows for each of the first `own` experts.
-  void visits(int slot, Side a, Side b, at::Tensor id_TK, int64_t experts, int64_t own);
+  // Rows' experts, of which the first `own` are this rank's.
+  struct Visited {
+    at::Tensor id_TK;
+    int64_t experts = 0, own = 0;
+    bool grouped = false;  // all experts' products at once (ops/grouped_product.h)
+  };
+  // The same expert by expert: `a` has assignments in the order of experts, `b` has rows. The gradient
+  // consists of one equal run of rows for each of the first `own` experts.
+  void visits(int slot, Side a, Side b, const Visited& visited);
   // gradient[slot] += the sum of rows, for a bias.
   void column_sums(int slot, Side a);
   // gradient[slot] += a gradient that is computed already.
@@ -60,7 +67,7 @@ class PendingProducts final : public State {
     Side a, b;
     std::vector<AdapterRows> narrow;
     int ids = -1;
-    int64_t experts = 0, own = 0;
+    Visited visited = {};  // without the ids, which are rows like others
   };
   struct Made {
     int slot;
@@ -69,7 +76,13 @@ class PendingProducts final : public State {
   void use(Side side) { ++rows_[static_cast<size_t>(side.rows)].uses; }
   at::Tensor taken(Side side, const TensorParallel& parallel);
   void release(Side side);
-  void add_visits(const Product& product, const Matrix& gradient, const TensorParallel& parallel);
+  // The grouped rows of some ids, for the next product that has the same.
+  struct Grouped {
+    int ids = -1;
+    ops::GroupedRows rows = {};
+  };
+  void add_visits(const Product& product, const Matrix& gradient, const TensorParallel& parallel,
+                  Grouped& known);
 
   std::vector<Rows> rows_;
   std::vector<Product> products_;

@@ -72,7 +72,7 @@ TEST(PendingProducts, ExpertsGetTheProductsOfTheirOwnRows) {
   const at::Tensor a = waves({6, 3}, 1);  // expert 0: row 0; 1: rows 0, 1, 2; 2: rows 1, 2
   PendingProducts pending;
   const int rows_a = pending.keep(a), rows_b = pending.keep(b);
-  pending.visits(0, {rows_a}, {rows_b}, id, /*experts=*/3, /*own=*/2);
+  pending.visits(0, {rows_a}, {rows_b}, {.id_TK = id, .experts = 3, .own = 2});
   const std::vector<Matrix> gradients{zeros_matrix({6, 4})};
   pending.add_to(gradients, {});
   expect_near(gradients[0].w_AB,

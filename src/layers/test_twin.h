@@ -28,6 +28,8 @@ struct Case {
   // a mixer alone no MLP. Empty: all layers have `model`.
   std::vector<model::Outline> layers = {};
 
+  bool groups_experts = false;  // as on a GPU, on a CPU as well
+
   const model::Outline& shape_of(int64_t layer) const {
     return layers.empty() ? model : layers[static_cast<size_t>(layer)];
   }

@@ -59,13 +59,17 @@ struct Travelled {
   double busiest = 0;
 };
 
+// `counted_before`: by another dispatch, as a forward counts for its backward.
 Travelled travel(const TravelCase& c, int lane, const Routes& routes, const at::Tensor& x_TH,
-                 comm::Communicator& communicator) {
+                 comm::Communicator& communicator, bool counted_before) {
   LaneChannel channel(communicator);
   std::vector<int> members(c.rows.size());
   std::iota(members.begin(), members.end(), 0);
-  const TokenDispatcher way(channel, {members, c.rows}, {c.lanes(), lane}, c.experts, c.seats(), routes,
-                            c.bound);
+  const auto dispatcher = [&](TokenDispatcher::Counts known) {
+    return TokenDispatcher(channel, {members, c.rows}, {c.lanes(), lane}, c.experts, c.seats(), routes,
+                           c.bound, std::move(known));
+  };
+  const TokenDispatcher way = counted_before ? dispatcher(dispatcher(nullptr).counts()) : dispatcher(nullptr);
   const std::vector<int> seats = c.seats();
   const int64_t first = lane * way.own_expert_slots();
   Travelled outcome{at::zeros_like(x_TH), at::zeros_like(routes.weight_TK), way.dispatch_chunks()};
@@ -75,14 +79,16 @@ Travelled travel(const TravelCase& c, int lane, const Routes& routes, const at::
         const at::Tensor& x_NH = came.front();
         outcome.most_rows = std::max(outcome.most_rows, coming.rows);
         EXPECT_EQ(x_NH.size(0), coming.rows);
-        EXPECT_EQ(std::ssize(coming.assignments.begins), way.own_expert_slots() + 1);
+        const ops::ExpertAssignments visits = coming.by_expert(way.own_expert_slots());
+        EXPECT_EQ(std::ssize(visits.begins), way.own_expert_slots() + 1);
+        EXPECT_EQ(visits.begins.back(), coming.assignments);
         at::Tensor sum_NH = at::zeros_like(x_NH), visits_NK = at::zeros_like(coming.weight_NK);
         for (int64_t e = 0; e < way.own_expert_slots(); ++e) {
           const double factor = seats[static_cast<size_t>(first + e)] + 1;
-          for (int64_t v = coming.assignments.begins[static_cast<size_t>(e)];
-               v < coming.assignments.begins[static_cast<size_t>(e) + 1]; ++v) {
-            const int64_t row = coming.assignments.row_V[v].item<int64_t>();
-            const int64_t slot = coming.assignments.slot_V[v].item<int64_t>();
+          for (int64_t v = visits.begins[static_cast<size_t>(e)];
+               v < visits.begins[static_cast<size_t>(e) + 1]; ++v) {
+            const int64_t row = visits.row_V[v].item<int64_t>();
+            const int64_t slot = visits.slot_V[v].item<int64_t>();
             const at::Tensor weight = coming.weight_NK.view(-1)[slot];
             sum_NH[row].add_(factor * weight * x_NH[row]);
             visits_NK.view(-1)[slot].add_(1);
@@ -98,8 +104,7 @@ Travelled travel(const TravelCase& c, int lane, const Routes& routes, const at::
 
 class ExpertsTravels : public testing::TestWithParam<TravelCase> {};
 
-TEST_P(ExpertsTravels, SumsAllVisitsWithinTheBound) {
-  const TravelCase& c = GetParam();
+void expect_all_visits(const TravelCase& c, bool counted_before) {
   at::manual_seed(7);
   std::vector<Routes> routes;
   std::vector<at::Tensor> x_TH;
@@ -117,7 +122,7 @@ TEST_P(ExpertsTravels, SumsAllVisitsWithinTheBound) {
       const auto transport = world.transport(lane);
       const auto lanes = transport->communicator("lanes", members);
       const auto own = static_cast<size_t>(lane);
-      outcomes[own] = travel(c, lane, routes[own], x_TH[own], *lanes);
+      outcomes[own] = travel(c, lane, routes[own], x_TH[own], *lanes, counted_before);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -136,6 +141,9 @@ TEST_P(ExpertsTravels, SumsAllVisitsWithinTheBound) {
   EXPECT_GE(outcomes.front().waves, longest > 0 ? 1 : 0);
   EXPECT_LE(outcomes.front().waves, (longest + c.bound.run - 1) / c.bound.run);
 }
+
+TEST_P(ExpertsTravels, SumsAllVisitsWithinTheBound) { expect_all_visits(GetParam(), false); }
+TEST_P(ExpertsTravels, KnownCountsGiveTheSame) { expect_all_visits(GetParam(), true); }
 
 INSTANTIATE_TEST_SUITE_P(
     All, ExpertsTravels,

@@ -5,6 +5,7 @@
 #include "model/dispatch_chunk_rows.h"
 #include "model/head_parts.h"
 #include "model/layer.h"
+#include "model/program.h"
 
 namespace sluice::model {
 
@@ -29,6 +30,24 @@ int64_t dispatch_chunk_bytes(const Model& model, const Cut& cut, int64_t element
   constexpr int64_t kVisitBytes = 64;  // numbers, places and weights, in several orders
   return dispatch_chunk_rows(cut.expert_lanes).most *
          ((there + back + expert) * element_bytes + experts.per_token * kVisitBytes);
+}
+
+// Experts one by one have the rows of one of them, at most a row for each token. All at once have rows for
+// all assignments beside SwiGLU's output: the gradients of results or of rows, or those of that output,
+// weighed and not.
+int64_t grouped_experts_bytes(const Model& model, int64_t element_bytes) {
+  constexpr int64_t kOrderBytes = 64;  // of an assignment: places and numbers in several orders
+  const Experts& experts = model.experts();
+  const int64_t hidden = model.hidden(), width = experts.hidden;
+  const Program program(model);
+  int64_t one_by_one = 0;
+  for (const auto& kind : program.kinds()) {
+    if (kind->work().routed > 0) one_by_one = std::max(one_by_one, kind->bytes({}, element_bytes).backward);
+  }
+  if (one_by_one == 0) return 0;
+  const int64_t of_one = hidden + std::max(3 * width, width + hidden);
+  const int64_t of_all = experts.per_token * std::max(hidden, 2 * width);
+  return one_by_one + element_bytes * std::max<int64_t>(0, of_all - of_one) + experts.per_token * kOrderBytes;
 }
 
 int64_t state_elements(const Model& model, int tp) {

@@ -15,6 +15,10 @@ int64_t least_ffn(const Model& model, int expert_lanes);
 // and any number of own rows (layers/token_dispatcher.h).
 int64_t dispatch_chunk_bytes(const Model& model, const Cut& cut, int64_t element_bytes);
 
+// Bytes of a token in the backward of a layer whose experts are computed all at once, as on GPUs
+// (layers/grouped_experts.h); 0 without experts. One TP rank.
+int64_t grouped_experts_bytes(const Model& model, int64_t element_bytes);
+
 // Elements of a recurrent layer's states on one TP rank.
 int64_t state_elements(const Model& model, int tp);
 // Elements of a token's row that the lane with most heads, of `lanes`, gets from another lane and gives back

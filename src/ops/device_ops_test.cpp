@@ -9,6 +9,7 @@
 #include "ops/device.h"
 #include "ops/embedding.h"
 #include "ops/gated_activation.h"
+#include "ops/grouped_product.h"
 #include "ops/linear.h"
 #include "ops/norm.h"
 #include "ops/recurrence.h"
@@ -68,6 +69,33 @@ TEST_P(DeviceOps, RmsNorm) {
     expect_close(da.y_TH, de.y_TH, "y again");
     expect_close(dweight, expected, "dweight");
   }
+}
+
+// Widths that libtorch's grouped products take, and odd ones, which are multiplied group by group.
+TEST_P(DeviceOps, GroupedProducts) {
+  const at::Tensor end = at::tensor({30, 30, 64, 90}, at::kInt), end_on_gpu = end.to(kGpu);
+  for (const auto& [in, out] : std::vector<std::pair<int64_t, int64_t>>{{64, 96}, {33, 17}}) {
+    const Pair x = random({90, in}), w = random({4, out, in}), dy = random({90, out});
+    const auto forward = [](const at::Tensor& rows, const at::Tensor& matrices, const at::Tensor& ends) {
+      return grouped_product(rows, matrices.transpose(1, 2), ends);
+    };
+    expect_close(forward(x.gpu, w.gpu, end_on_gpu), forward(x.cpu, w.cpu, end), "y");
+    const at::Tensor dw = sums({4, in, out}), expected = at::zeros({4, in, out}, at::kDouble);
+    add_grouped_gradient(dw, x.gpu, dy.gpu, end_on_gpu);
+    add_grouped_gradient(expected, x.cpu, dy.cpu, end);
+    expect_close(dw, expected, "dw");
+  }
+}
+
+TEST_P(DeviceOps, GroupedRows) {
+  const at::Tensor id = at::randint(0, 6, {40, 3}, at::kInt);
+  const GroupedRows cpu = grouped_rows_of(id, 6), gpu = grouped_rows_of(id.to(kGpu), 6);
+  EXPECT_TRUE(at::equal(gpu.end_G.cpu(), cpu.end_G));
+  EXPECT_TRUE(at::equal(gpu.slot_V.cpu(), cpu.slot_V));
+  EXPECT_TRUE(at::equal(gpu.place_TK.cpu(), cpu.place_TK));
+  const Pair y = random({120, 19});
+  expect_close(sums_by_row(y.gpu, gpu.place_TK), sums_by_row(y.cpu, cpu.place_TK), "sums");
+  EXPECT_TRUE(at::equal(counts_of(id.to(kGpu), 6).cpu(), counts_of(id, 6)));
 }
 
 TEST_P(DeviceOps, Swiglu) {

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "config/config_file.h"
+#include "model/model_figures.h"
 #include "run/calibration.h"
 #include "run/precision.h"
 #include "session/other_models.h"
@@ -79,6 +80,11 @@ cost::CostModel::Options Planning::priced(survive::Control& control) {
   memory.host_bytes = device_.host_bytes();
   memory.attention_bytes = device_.attention_scratch().bytes;
   memory.attention_bytes_per_token = device_.attention_scratch().bytes_per_row;
+  if (!device_.device().is_cpu()) {
+    memory.attention_bytes_per_token =
+        std::max(memory.attention_bytes_per_token,
+                 model::grouped_experts_bytes(calibration.options.model, memory.element_bytes));
+  }
   calibration.options.codecs = config::wire_codecs(config_);
   calibration.options.newton_schulz_steps = config_.optimizer.matrix_steps();
   calibration.options.whole_pulls = config_.parallel.strategies.size() != 1;

@@ -60,28 +60,44 @@ TEST(LayerCounts, RecurrentLayerWaitsForNothing) {
   EXPECT_LE(recurrent.backward, 162);
 }
 
-// The host must know how many rows visit each expert, and launches products for each.
-TEST(LayerCounts, ExpertsWaitForTheirCounts) {
+// All experts are computed at once: their number changes nothing.
+TEST(LayerCounts, ExpertsWaitForNothing) {
   RunOptions options = counted(1, "<1,1,1>");
   options.model.experts = {.count = 8, .per_token = 2, .hidden = 14, .normalised = true};
   const PerLayer few = per_layer(options);
   options.model.experts.count = 32;
   const PerLayer many = per_layer(options);
-  EXPECT_LE(few.waits, 2.5);
-  EXPECT_EQ(few.waits, many.waits);
-  EXPECT_LE(few.forward, 64);
-  EXPECT_LE(few.backward, 112);
-  EXPECT_LE(many.forward, 104);
-  EXPECT_LE(many.backward, 246);
+  EXPECT_EQ(few.waits, 0);
+  EXPECT_EQ(many.waits, 0);
+  EXPECT_LE(few.forward, 49);
+  EXPECT_LE(few.backward, 66);
+  EXPECT_EQ(many.forward, few.forward);
+  EXPECT_EQ(many.backward, few.backward);
 }
 
-TEST(LayerCounts, ExpertsThatLanesDivideWaitOften) {
+// Corrections, groups, shared experts and the balancing loss count assignments on the device.
+TEST(LayerCounts, ExpertsOfEveryKindWaitForNothing) {
+  RunOptions options = counted(1, "<1,1,1>");
+  options.model.experts = {.count = 8, .per_token = 2, .hidden = 14, .normalised = true, .shared_hidden = 6};
+  options.model.experts.sigmoid = options.model.experts.corrected = true;
+  options.model.experts.groups = 4;
+  options.model.experts.groups_chosen = 2;
+  options.moe_router_bias_update_rate = 1e-3;
+  EXPECT_EQ(per_layer(options).waits, 0);
+  options.model.experts = {.count = 8, .per_token = 2, .hidden = 14, .shared_hidden = 6, .shared_gate = true};
+  options.moe_router_bias_update_rate = 0;
+  options.moe_aux_loss_coeff = 0.1;
+  EXPECT_EQ(per_layer(options).waits, 0);
+}
+
+// The host reads the counts of all assignments once, in the forward.
+TEST(LayerCounts, ExpertsThatLanesDivideWaitOnce) {
   RunOptions options = counted(4, "<1,1,4,4,4>");
   options.model.experts = {.count = 8, .per_token = 2, .hidden = 14, .normalised = true};
   const PerLayer divided = per_layer(options);
-  EXPECT_LE(divided.waits, 34);
-  EXPECT_LE(divided.forward, 183);
-  EXPECT_LE(divided.backward, 281);
+  EXPECT_LE(divided.waits, 1);
+  EXPECT_LE(divided.forward, 168);
+  EXPECT_LE(divided.backward, 242);
 }
 
 }  // namespace
