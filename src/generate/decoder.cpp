@@ -2,12 +2,14 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/topk.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
@@ -228,8 +230,7 @@ void Decoder::forward(ForwardPass& pass, const std::function<void()>& between) c
   if (wanted.empty() && scored.empty()) return;
   const at::Tensor x_TH = parallel.all_gather_rows(flow.activation_SH);
   const auto rows = [&](const std::vector<int64_t>& of) { return rows_of(flow.layout, x_TH, of); };
-  if (!wanted.empty())
-    pass.logits_PV = layers::head_logits(model_.context, head_, rows(wanted)).to(at::kDouble).cpu();
+  if (!wanted.empty()) pass.logits_PV = layers::head_logits(model_.context, head_, rows(wanted));
   if (!scored.empty()) pass.prompt_logprobs = scores_of(rows(scored), pass);
 }
 
@@ -241,15 +242,21 @@ std::vector<PromptLogprob> Decoder::scores_of(const at::Tensor& x_RH, const Forw
   for (int64_t begin = 0; begin < rows; begin += chunk) {
     const int64_t count = std::min(chunk, rows - begin);
     const at::Tensor logits_CV = layers::head_logits(model_.context, head_, x_RH.narrow(0, begin, count));
-    const at::Tensor log_CV = at::log_softmax(logits_CV.to(at::kDouble), 1).cpu();
+    const at::Tensor log_CV = at::log_softmax(logits_CV.to(at::kDouble), 1);
+    const std::span targets(pass.targets);
+    const at::Tensor target_C1 =
+        ops::to_device(targets.subspan(static_cast<size_t>(begin), static_cast<size_t>(count)),
+                       log_CV.device())
+            .unsqueeze(1);
     const auto [most_CA, likeliest_CA] = log_CV.topk(pass.alternatives, 1);
+    const at::Tensor found_CF =
+        at::cat({log_CV.gather(1, target_C1), likeliest_CA.to(at::kDouble), most_CA}, 1).cpu();
     for (int64_t row = 0; row < count; ++row) {
-      const int64_t target = pass.targets[static_cast<size_t>(begin + row)];
+      const double* of_row = found_CF.const_data_ptr<double>() + row * found_CF.size(1);
       PromptLogprob& score = scores.emplace_back();
-      score.log_probability = log_CV.const_data_ptr<double>()[row * log_CV.size(1) + target];
-      for (int64_t i = row * pass.alternatives; i < (row + 1) * pass.alternatives; ++i)
-        score.alternatives.push_back(
-            {likeliest_CA.const_data_ptr<int64_t>()[i], most_CA.const_data_ptr<double>()[i]});
+      score.log_probability = of_row[0];
+      for (int64_t i = 1; i <= pass.alternatives; ++i)
+        score.alternatives.push_back({static_cast<int64_t>(of_row[i]), of_row[pass.alternatives + i]});
     }
   }
   return scores;

@@ -87,7 +87,7 @@ struct ForwardPass {
   layers::Flow flow;             // on the stage that computes the pass
 
   // Results of the last stage. Logits after the last token of each piece that
-  // needs sampling, in their order: [pieces, vocabulary], double, in host memory.
+  // needs sampling, in their order: [pieces, vocabulary], on the model's device.
   at::Tensor logits_PV;
   std::vector<PromptLogprob> prompt_logprobs;  // for all scored rows, piece by piece
 };

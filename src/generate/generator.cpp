@@ -29,30 +29,34 @@ int64_t Generator::alternatives_of(int64_t sequence) const {
   return std::min(found->second.sampling_params.alternatives, tokens);
 }
 
+// A sequence that was aborted meanwhile takes the likeliest token, which nobody reads.
+RowDraw Generator::draw_of(const inference::ScheduledTokens& scheduled) const {
+  static const Sampling kLikeliest;
+  const auto found = sequences_.find(scheduled.sequence);
+  if (found == sequences_.end()) return {.sampling = &kLikeliest, .context = {.never = never_}};
+  return {.sampling = &found->second.sampling_params.sampling,
+          .stream = found->second.stream,
+          .position = scheduled.end,
+          .context = {.never = never_,
+                      .alternatives = alternatives_of(scheduled.sequence),
+                      .tokens = scheduler_.tokens(scheduled.sequence),
+                      .prompt_tokens = scheduler_.prompt_tokens(scheduled.sequence)}};
+}
+
 // Ranks of the last stage have equal logits to the bit, so they sample the same tokens. Other stages have no
 // logits and return placeholders of the same size.
 Generator::Sampled Generator::sample(const ForwardPass& pass) const {
   Sampled sampled{.tokens = {}, .prompt_logprobs = pass.prompt_logprobs};
   size_t scored = 0;
-  const bool is_last_stage = pass.logits_PV.defined();
-  const auto vocabulary = is_last_stage ? static_cast<size_t>(pass.logits_PV.size(1)) : 0;
-  const double* next_row = is_last_stage ? pass.logits_PV.const_data_ptr<double>() : nullptr;
+  std::vector<RowDraw> draws;
   for (const inference::ScheduledTokens& scheduled : pass.scheduled) {
     scored += static_cast<size_t>(scheduled.prompt_logprob_rows);
     if (!scheduled.needs_sampling) continue;
-    SampledToken& token = sampled.tokens.emplace_back();
-    token.alternatives.resize(static_cast<size_t>(alternatives_of(scheduled.sequence)));
-    if (!is_last_stage) continue;
-    const std::span<const double> logits(next_row, vocabulary);
-    next_row += vocabulary;
-    if (const auto found = sequences_.find(scheduled.sequence); found != sequences_.end())
-      token =
-          sample_token(logits, found->second.sampling_params.sampling, found->second.stream, scheduled.end,
-                       {.never = never_,
-                        .alternatives = alternatives_of(scheduled.sequence),
-                        .tokens = scheduler_.tokens(scheduled.sequence),
-                        .prompt_tokens = scheduler_.prompt_tokens(scheduled.sequence)});
+    sampled.tokens.emplace_back().alternatives.resize(
+        static_cast<size_t>(alternatives_of(scheduled.sequence)));
+    draws.push_back(draw_of(scheduled));
   }
+  if (pass.logits_PV.defined()) sampled.tokens = sample_rows(pass.logits_PV, draws);
   PromptLogprob placeholder;
   placeholder.alternatives.resize(static_cast<size_t>(pass.alternatives));
   sampled.prompt_logprobs.resize(scored, placeholder);

@@ -13,6 +13,7 @@
 
 #include "cost/decode_cost.h"
 #include "generate/decoder.h"
+#include "generate/row_sampling.h"
 #include "generate/sampling.h"
 #include "inference/scheduler.h"
 
@@ -97,6 +98,7 @@ class Generator {
   bool advance(std::vector<inference::ScheduledTokens> scheduled, const std::function<void()>& between = {});
   ForwardPass forward_pass(std::vector<inference::ScheduledTokens> scheduled);
   Sampled sample(const ForwardPass& pass) const;
+  RowDraw draw_of(const inference::ScheduledTokens& scheduled) const;
   int64_t alternatives_of(int64_t sequence) const;
   void send_to_all(Sampled& sampled);
   void append(const ForwardPass& pass, const Sampled& sampled);

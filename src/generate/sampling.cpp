@@ -116,15 +116,9 @@ std::vector<double> weights_of(std::span<const double> logits, const Sampling& s
 std::vector<double> adjusted(std::span<const double> logits, const Sampling& sampling,
                              const SamplingContext& context) {
   std::vector<double> made(logits.begin(), logits.end());
-  std::unordered_map<int64_t, int64_t> generated;  // how often; 0: in the prompt alone
-  for (size_t i = 0; i < context.tokens.size(); ++i)
-    generated[context.tokens[i]] += static_cast<int64_t>(i) < context.prompt_tokens ? 0 : 1;
-  for (const auto& [token, times] : generated) {
-    if (token < 0 || token >= std::ssize(made)) continue;
+  for (const auto& [token, repetition, less] : penalties_of(sampling, context, std::ssize(made))) {
     double& logit = made[static_cast<size_t>(token)];
-    logit = logit > 0 ? logit / sampling.repetition_penalty : logit * sampling.repetition_penalty;
-    if (times > 0)
-      logit -= sampling.presence_penalty + sampling.frequency_penalty * static_cast<double>(times);
+    logit = (logit > 0 ? logit / repetition : logit * repetition) - less;
   }
   for (const auto& [token, bias] : sampling.logit_bias) made[static_cast<size_t>(token)] += bias;
   return made;
@@ -147,6 +141,21 @@ size_t drawn(std::span<const double> logits, const Sampling& sampling, uint64_t 
 }
 
 }  // namespace
+
+std::vector<LogitPenalty> penalties_of(const Sampling& sampling, const SamplingContext& context,
+                                       int64_t vocabulary) {
+  std::unordered_map<int64_t, int64_t> generated;  // how often; 0: in the prompt alone
+  for (size_t i = 0; i < context.tokens.size(); ++i)
+    generated[context.tokens[i]] += static_cast<int64_t>(i) < context.prompt_tokens ? 0 : 1;
+  std::vector<LogitPenalty> penalties;
+  for (const auto& [token, times] : generated) {
+    if (token < 0 || token >= vocabulary) continue;
+    LogitPenalty& penalty = penalties.emplace_back(token, sampling.repetition_penalty);
+    if (times > 0)
+      penalty.less = sampling.presence_penalty + sampling.frequency_penalty * static_cast<double>(times);
+  }
+  return penalties;
+}
 
 SampledToken sample_token(std::span<const double> logits, const Sampling& sampling, uint64_t stream,
                           int64_t position, const SamplingContext& context) {

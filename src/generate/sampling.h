@@ -53,6 +53,17 @@ struct SamplingContext {
   int64_t prompt_tokens = 0;
 };
 
+// A logit that repetition changes: a positive one is divided by `repetition`, another multiplied; then `less`
+// is subtracted.
+struct LogitPenalty {
+  int64_t token = 0;
+  double repetition = 1;
+  double less = 0;
+};
+// Of the context's tokens, each once, in any order; those outside of the vocabulary are left out.
+std::vector<LogitPenalty> penalties_of(const Sampling& sampling, const SamplingContext& context,
+                                       int64_t vocabulary);
+
 // The random number follows from the seed, `stream` and `position`. REQUIRES: a row that is a token,
 // temperature >= 0, 0 < top_p <= 1, 0 <= min_p <= 1, at least as many tokens as alternatives.
 SampledToken sample_token(std::span<const double> logits, const Sampling& sampling, uint64_t stream,

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "generate/row_sampling.h"
 #include "inference/kv_blocks.h"
 #include "inference/kv_cache_capacity.h"
 #include "layers/head.h"
@@ -222,14 +223,11 @@ std::vector<double> StageProbe::decode(int64_t texts, int64_t before, int64_t ro
   const layers::HeadParameters head = layers::head_parameters(
       {p.table, program.head(), weights, layers::OperationShards::Of::kWeights, p.context.cut(/*layer=*/-1)});
   const at::Tensor logits_PV =
-      layers::head_logits(p.context, head, x_TH.index_select(0, ops::to_device(last, device)))
-          .to(at::kDouble)
-          .cpu();
-  const auto vocabulary = static_cast<size_t>(logits_PV.size(1));
-  for (int64_t text = 0; text < texts; ++text) {
-    const double* row = logits_PV.const_data_ptr<double>() + text * logits_PV.size(1);
-    generate::sample_token({row, vocabulary}, p.options.sampling, static_cast<uint64_t>(text), before + rows);
-  }
+      layers::head_logits(p.context, head, x_TH.index_select(0, ops::to_device(last, device)));
+  std::vector<generate::RowDraw> draws;
+  for (int64_t text = 0; text < texts; ++text)
+    draws.push_back({&p.options.sampling, static_cast<uint64_t>(text), before + rows, {}});
+  generate::sample_rows(logits_PV, draws);
   times.back() = stopwatch.lap_ns();
   return times;
 }
