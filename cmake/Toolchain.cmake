@@ -22,7 +22,7 @@ if(SLUICE_MOLD)
   add_link_options(-fuse-ld=mold)
 endif()
 
-# The planner's wheel has only what its module calls: files are compiled by sixes, and without sections of their own the
+# The planner's wheel has only what its module calls: files are compiled together, and without sections of their own the
 # functions of a file bring along its neighbours' libraries (SentencePiece, zstd), which no wheel may need.
 if(SLUICE_PYTHON STREQUAL ONLY)
   add_compile_options(-ffunction-sections -fdata-sections)
