@@ -225,7 +225,7 @@ def parse_options():
 
 def main():
     options = parse_options()
-    # Of several tests at a time, one's threads spin at the end of every loop for a core that another test has.
+    # Several tests run at a time, and one's threads would spin at the end of every loop for a core that another test has.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     build = options.build.resolve()
     left_out = stamps.TABLE if options.sample else stamps.SAMPLE

@@ -6,7 +6,7 @@
 namespace sluice::comm {
 namespace {
 
-// What `work` returns, while the timer runs.
+// Returns what `work` returns, and lets the timer run meanwhile.
 template <typename Work>
 auto timed(StreamTimer& timer, Work work) {
   timer.begin();

@@ -452,7 +452,7 @@ int64_t MemoryCost::working_bytes(CellKind kind, base::Interval run, int64_t tok
     }
     working = std::max(working, own);
   });
-  // What deferred weight gradients hold is still there when the embedding is at work. Gradients of rows that
+  // Rows of deferred weight gradients are still there when the embedding is at work. Gradients of rows that
   // it made for layers count apart.
   if (run.begin == program().embedding() && kind == CellKind::kBackwardInput) {
     working = std::max(working,

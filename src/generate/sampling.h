@@ -60,7 +60,7 @@ struct LogitPenalty {
   double repetition = 1;
   double less = 0;
 };
-// Of the context's tokens, each once, in any order; those outside of the vocabulary are left out.
+// Penalties of the context's tokens, each once, in any order, without tokens outside of the vocabulary.
 std::vector<LogitPenalty> penalties_of(const Sampling& sampling, const SamplingContext& context,
                                        int64_t vocabulary);
 

@@ -10,7 +10,7 @@
 
 namespace sluice::graph {
 
-// Of one rank's training step. A receiver makes memory ready once all nodes of its own that must end before
+// Rows of one rank's training step. A receiver makes memory ready once all nodes of its own that must end before
 // the transfer have ended (runtime/local_program.h).
 class WaitingRows {
  public:

@@ -193,7 +193,7 @@ class ExpertsMixer final : public Mixer {
   void travel_backward(const DispatchedRows& rows, const Routes& routes, const TokenDispatcher::Counts& known,
                        const at::Tensor& normed_TH, const at::Tensor& dsum_TH, const at::Tensor& dnormed_TH,
                        const at::Tensor& dweight_TK, const at::Tensor& kept_VG) const;
-  // What grouped experts make of received rows, and their gradients of these rows and of the weights.
+  // Results of grouped experts for received rows, and their gradients of these rows and of the weights.
   at::Tensor sums_of_received(const at::Tensor& x_NH, const TokenDispatcher::ReceivedRows& coming,
                               KeptVisits& kept) const;
   std::vector<at::Tensor> gradients_of_received(const at::Tensor& x_NH, const at::Tensor& dsum_NH,

@@ -24,7 +24,7 @@ AssignedRows assigned_rows(const at::Tensor& id_TK, int64_t experts, int64_t own
 
 namespace {
 
-// Of the assignments behind the first `begin`.
+// Gate and up of the assignments behind the first `begin`.
 at::Tensor gate_up_behind(const ExpertWeights& weights, const AssignedRows& rows, const at::Tensor& x_VH,
                           int64_t begin) {
   const int64_t left = x_VH.size(0) - begin;

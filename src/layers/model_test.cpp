@@ -488,21 +488,26 @@ void expect_gpu_equals_autograd(Case c, double tolerance) {
 // Every kind of layer, on one rank.
 TEST_P(Families, OnAGpuEqualAutograd) { expect_gpu_equals_autograd(varied(4), 1e-11); }
 
-TEST_P(Families, EqualAutograd) {
-  for (const auto& [tp, kv_heads] : {std::pair(1, 4), std::pair(2, 4), std::pair(4, 2), std::pair(3, 1)}) {
-    const Case c = varied(kv_heads);
-    const Data data = random_data(c);
-    expect_equal(c, run_layers(c, data, tp), run_twin(c, data), 1e-11);
-  }
+void expect_equals_autograd(const Case& c, int tp) {
+  const Data data = random_data(c);
+  expect_equal(c, run_layers(c, data, tp), run_twin(c, data), 1e-11);
 }
 
-TEST_P(Families, DeferredAndRecomputedGradientsAreTheSameExactly) {
-  Case c = varied(4);
+void expect_deferred_and_recomputed_are_exact(Case c) {
   const Data data = random_data(c);
   const Outcome fused = run_layers(c, data, 2);
   expect_equal(c, run_layers(c, data, 2, Weights::kDeferred), fused, 0.0);
   c.activations = Activations::kRecompute;
   expect_equal(c, run_layers(c, data, 2), fused, 0.0);
+}
+
+TEST_P(Families, EqualAutograd) {
+  for (const auto& [tp, kv_heads] : {std::pair(1, 4), std::pair(2, 4), std::pair(4, 2), std::pair(3, 1)})
+    expect_equals_autograd(varied(kv_heads), tp);
+}
+
+TEST_P(Families, DeferredAndRecomputedGradientsAreTheSameExactly) {
+  expect_deferred_and_recomputed_are_exact(varied(4));
 }
 
 // All experts' products at once, as devices compute them; the products themselves are those of a CPU.
@@ -516,20 +521,12 @@ class GroupedFamilies : public Families {
 };
 
 TEST_P(GroupedFamilies, EqualAutograd) {
-  for (const auto& [tp, kv_heads] : {std::pair(1, 4), std::pair(2, 4), std::pair(4, 2)}) {
-    const Case c = grouped(kv_heads);
-    const Data data = random_data(c);
-    expect_equal(c, run_layers(c, data, tp), run_twin(c, data), 1e-11);
-  }
+  for (const auto& [tp, kv_heads] : {std::pair(1, 4), std::pair(2, 4), std::pair(4, 2)})
+    expect_equals_autograd(grouped(kv_heads), tp);
 }
 
 TEST_P(GroupedFamilies, DeferredAndRecomputedGradientsAreTheSameExactly) {
-  Case c = grouped(4);
-  const Data data = random_data(c);
-  const Outcome fused = run_layers(c, data, 2);
-  expect_equal(c, run_layers(c, data, 2, Weights::kDeferred), fused, 0.0);
-  c.activations = Activations::kRecompute;
-  expect_equal(c, run_layers(c, data, 2), fused, 0.0);
+  expect_deferred_and_recomputed_are_exact(grouped(4));
 }
 
 constexpr auto name_of_variation = [](const auto& info) { return info.param.name; };

@@ -92,7 +92,7 @@ c10::TypedOperatorHandle<Signature> operator_of(const char* name) {
 }
 
 #ifdef SLUICE_CUDA
-// Of products that are rounded and not added yet.
+// A bound of products that are rounded and not added yet.
 constexpr int64_t kMostRoundedBytes = int64_t{128} << 20;
 #endif
 

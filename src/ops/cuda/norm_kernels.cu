@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kLeastRowThreads = 16;
 constexpr int kMostRowThreads = 1024;
-// Of the widest rows, which so many threads keep in this many accesses each.
+// So many threads keep the widest rows in this many accesses each.
 constexpr int kMostVectors = kMostRowAccesses / kMostRowThreads;
 
 // The shape of a block whose rows have kRowThreads threads each.

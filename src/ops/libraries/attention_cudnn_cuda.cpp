@@ -302,12 +302,6 @@ std::vector<Launch> launches_of(Direction direction, const AttentionInput& input
   return launches;
 }
 
-at::Tensor uploaded(const SequenceTable& table, const at::Device& device) {
-  const at::Tensor words = upload_buffer(std::ssize(table.words), at::kLong, device);
-  std::ranges::copy(table.words, words.mutable_data_ptr<int64_t>());
-  return upload(words, device);
-}
-
 at::Tensor rows_of(const at::Tensor& x, base::Interval rows) { return x.narrow(0, rows.begin, rows.size()); }
 
 }  // namespace
@@ -346,7 +340,8 @@ bool attend_blocks(const AttentionInput& input, std::span<const AttentionBlock> 
   const std::vector<Launch> launches = launches_of(Direction::kForward, input, blocks);
   for (const Launch& launch : launches) {
     const ForwardResults results(input.q_TND, launch.rows, launch.rows);
-    run_forward(launch.plans, input, launch.table, uploaded(launch.table, input.q_TND.device()), results);
+    run_forward(launch.plans, input, launch.table, to_device(launch.table.words, input.q_TND.device()),
+                results);
     const at::Tensor lse_NR = results.lse_RN.t().contiguous();
     int64_t row = 0;
     for (const auto& [queries, keys, ahead] : launch.blocks) {
@@ -367,7 +362,7 @@ bool attend_blocks_backward(const at::Tensor& dout_TND, const AttentionInput& in
   for (const Launch& launch : launches) {
     const auto [dq_RND, dk_SKD, dv_SKD] =
         run_backward(launch.plans, dout_TND, input, saved, launch.table,
-                     uploaded(launch.table, input.q_TND.device()), launch.rows, launch.key_rows);
+                     to_device(launch.table.words, input.q_TND.device()), launch.rows, launch.key_rows);
     base::Interval own, own_keys;
     for (const auto& [queries, keys, ahead] : launch.blocks) {
       own = {own.end, own.end + queries.size()};
