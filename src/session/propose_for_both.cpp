@@ -1,6 +1,7 @@
 #include "session/propose_for_both.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "cost/measured_passes.h"
@@ -75,7 +76,9 @@ void make_room(int most, int64_t context_length, std::vector<Proposal>& proposal
 
 }  // namespace
 
-std::vector<Proposal> propose_for_both(const PlannerOptions& options, const cost::CostModel& cost) {
+std::vector<Proposal> propose_for_both(const PlannerOptions& asked, const cost::CostModel& cost) {
+  PlannerOptions options = asked;
+  options.known_steps = std::make_shared<plan::KnownSteps>();
   std::vector<Proposal> proposals = session::propose(options, cost);
   const auto gathers_here = [&](const Proposal& proposal) { return gathers(proposal, cost); };
   if (std::ranges::any_of(proposals, gathers_here)) {
