@@ -15,6 +15,11 @@ int64_t Recurrence::makespan_ns(const MicroBatchTable& table, std::span<const in
   const bool bounded = table.stages() > 1 && limit_ns < base::kNever - 1;
   if (bounded && bound_.at_least_ns(table, order, lanes, credit_tokens, limit_ns) > limit_ns)
     return base::kNever;
+  if (lanes == 1 && table.stages() > 1) {
+    const int64_t end_ns = one_lane_.makespan_ns(table, order, credit_tokens, limit_ns);
+    if (end_ns != base::kNever) ends_ns_.assign(1, end_ns);
+    return end_ns;
+  }
   record_ = nullptr;
   limit_ns_ = limit_ns;
   read(table, order, lanes, credit_tokens);
@@ -28,6 +33,11 @@ PipelineSchedule Recurrence::schedule(const MicroBatchTable& table, int lanes, i
   PipelineSchedule schedule;
   schedule.cells.resize(static_cast<size_t>(table.stages()));
   for (auto& stage : schedule.cells) stage.resize(static_cast<size_t>(lanes));
+  if (lanes == 1) {
+    schedule.makespan_ns = one_lane_.makespan_ns(table, order, credit_tokens, base::kNever - 1, &schedule);
+    ends_ns_.assign(1, schedule.makespan_ns);
+    return schedule;
+  }
   record_ = &schedule;
   limit_ns_ = base::kNever - 1;
   read(table, order, lanes, credit_tokens);

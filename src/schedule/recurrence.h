@@ -11,6 +11,7 @@
 #include "schedule/event_heap.h"
 #include "schedule/flow_bound.h"
 #include "schedule/micro_batch_table.h"
+#include "schedule/one_lane.h"
 
 namespace sluice::schedule {
 
@@ -137,6 +138,7 @@ class Recurrence {
   void start_woken();
 
   FlowBound bound_;
+  OneLane one_lane_;  // runs pipelines of one lane
   int stages_ = 0;
   int lanes_ = 0;
   int64_t credit_tokens_ = 0;
