@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -12,6 +13,8 @@
 #include "strategy/strategy.h"
 
 namespace sluice::plan {
+
+class StepOverhead;  // plan/proposal.h
 
 // A quick plan's end, and the time of its step beside the schedule.
 struct QuickStep {
@@ -45,6 +48,14 @@ class KnownSteps {
     return *entry.least_beside_ns;
   }
 
+  // The step overhead of all users, which keeps what strategies' pulls and pushes move: `make`'s first.
+  // REQUIRES: all users have the same model and stages.
+  std::shared_ptr<const StepOverhead> step_overhead(
+      const std::function<std::shared_ptr<const StepOverhead>()>& make) {
+    if (!step_overhead_) step_overhead_ = make();
+    return step_overhead_;
+  }
+
  private:
   struct Entry {
     strategy::Strategy strategy;
@@ -69,6 +80,7 @@ class KnownSteps {
   }
 
   std::vector<Entry> entries_;
+  std::shared_ptr<const StepOverhead> step_overhead_;
 };
 
 }  // namespace sluice::plan

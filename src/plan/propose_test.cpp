@@ -267,6 +267,15 @@ TEST(KnownSteps, AreThoseOfOnePolicyAndBatch) {
   EXPECT_EQ(steps.step(strategy, {}, 0, make).end_ns, 1);
 }
 
+TEST(KnownSteps, HaveOneStepOverhead) {
+  KnownSteps steps;
+  const auto make = [] { return std::make_shared<CountsPlans>(); };
+  const auto first = steps.step_overhead(make);
+  EXPECT_NE(first, nullptr);
+  EXPECT_EQ(steps.step_overhead(make), first);
+  EXPECT_NE(KnownSteps().step_overhead(make), first);
+}
+
 // Twice the ranks that are searched at most, twice the sequences: twice the pipelines, but for batches' ends.
 TEST(Proposal, LargeMachinesRepeatWhatAPartOfThemTakes) {
   const cost::CostModel cost = test_cost();
