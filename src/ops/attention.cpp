@@ -129,6 +129,13 @@ AttentionScratch attention_scratch(const AttentionShape& shape, at::ScalarType t
   return scratch;
 }
 
+void prepare_attention(const RowLimits& limits, const std::filesystem::path& cache,
+                       const at::Device& device) {
+  if constexpr (cudnn::kBuilt) {
+    if (device.is_cuda()) cudnn::make_ahead(limits, cache);
+  }
+}
+
 std::string attention_report() {
   if constexpr (cudnn::kBuilt) return cudnn::report();
   return "not used: built without cuDNN's headers";
