@@ -97,8 +97,10 @@ def main():
             aliases[path.parts[:2], test_of(path), name][meaning] = str(path)
     faults = [f"{' and '.join(sorted(found))} both define {name} in unnamed namespaces: give one another name"
               for (*_, name), found in sorted(places.items()) if len(found) > 1]
-    faults += [f"{' and '.join(sorted(found.values()))} mean different things by {name} in unnamed namespaces: give one another name"
-               for (*_, name), found in sorted(aliases.items()) if len(found) > 1]
+    for (*scope, name), found in sorted(aliases.items()):
+        others = sorted({*found.values(), *places.get((*scope, name), [])})
+        if len(others) > 1 and len(found) + ((*scope, name) in places) > 1:
+            faults.append(f"{' and '.join(others)} mean different things by {name} in unnamed namespaces: give one another name")
     repository.finish(len(places) + len(aliases), faults)
 
 
