@@ -237,6 +237,8 @@ def main():
             print(f"{name:8s} {row.measure.__doc__}{f' Needs `make {row.needs}`, and makes it first.' if row.needs else ''}")
         return
     store = options.record.with_suffix(".json")
+    if store == options.record:
+        parser.error(f"--record {options.record} names the page, FILE.md; its figures lie beside it in FILE.json")
     rows = json.loads(store.read_text()) if store.exists() else {}
     with tempfile.TemporaryDirectory(prefix="sluice-minutes-", ignore_cleanup_errors=True) as scratch:
         clone = Clone(options.keep or pathlib.Path(scratch, "sluice"), options.install)

@@ -1,13 +1,11 @@
 // Detection of slow ranks, links and hosts, in virtual time: which ranks are named. Runs have mixed lengths,
 // strategies that change from step to step, and the noise of real steps; half of the runs have a fault.
-// Sluice's detector is compared with step times alone and with Minder on raw metrics, both also with parts
-// left out. Results are tables in Markdown; bench/record.py watching writes them.
+// Sluice's detector is compared with step times alone, and with itself when a part is left out. Results are
+// tables in Markdown; bench/record.py watching writes them.
 //
 //   watching_bench [DATA_FOLDER [RUNS [CORPUS...]]]
 //
 // DATA_FOLDER: bench/data; RUNS with a fault, and as many without: 1000; CORPUS: wikipedia system
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -29,7 +27,6 @@
 #include "graph/build.h"
 #include "graph/step_times.h"
 #include "graph/what_if.h"
-#include "minder/minder.h"
 #include "model/parameters.h"
 #include "session/slow_ranks.h"
 #include "watch/detector.h"
@@ -158,12 +155,12 @@ std::vector<Fault> faults() {
 
 struct Run {
   const Setting* setting = nullptr;
-  const Fault* fault = nullptr;                       // null: none
-  std::set<int> ranks;                                // ranks with the fault
-  std::vector<watch::Figures> figures;                // by step
-  std::vector<std::vector<std::vector<double>>> raw;  // by step, metric and rank, for Minder
-  std::vector<double> slowdown;                       // by step: time over plan
-  std::vector<int64_t> planned_ns;                    // by step
+  const Fault* fault = nullptr;           // null: none
+  std::set<int> ranks;                    // ranks with the fault
+  std::vector<watch::Figures> figures;    // by step
+  std::vector<std::vector<double>> busy;  // by step and rank: share of time computing
+  std::vector<double> slowdown;           // by step: time over plan
+  std::vector<int64_t> planned_ns;        // by step
 
   double longer() const {
     double before = 0, behind = 0;
@@ -175,11 +172,10 @@ struct Run {
 
 // The time of a rank's own cells, as its executor measures it: without exchanges.
 watch::Sample sample_of(const graph::StepGraph& graph, const std::vector<graph::NodeTime>& times, size_t rank,
-                        const graph::Reality& reality, double& bytes) {
+                        const graph::Reality& reality) {
   int64_t measured_ns = 0, planned_ns = 0, stage_ns = 0, inside_ns = 0;
   for (size_t at = 0; at < times.size(); ++at) {
     const graph::Node& node = graph.node(graph.programs[rank][at]);
-    bytes += static_cast<double>(node.bytes);
     if (graph::is_transfer(node.kind)) stage_ns += times[at].end_ns - times[at].reached_ns;
     if (!graph::is_compute_cell(node.kind)) continue;
     inside_ns += times[at].waited_ns;
@@ -204,7 +200,7 @@ Run simulate(const Setting& setting, const Fault* fault, const Noise& noise, uin
           .fault = fault,
           .ranks = {},
           .figures = {},
-          .raw = {},
+          .busy = {},
           .slowdown = {},
           .planned_ns = {}};
   base::Rng rng(seed, 29);
@@ -238,17 +234,14 @@ Run simulate(const Setting& setting, const Fault* fault, const Noise& noise, uin
     int64_t end_ns = 1;
     for (const auto& of_rank : times) end_ns = std::max(end_ns, of_rank.back().end_ns);
     std::vector<watch::Sample> samples;
-    std::vector<std::vector<double>> raw(3, std::vector<double>(ranks));
+    std::vector<double> busy(ranks);
     for (size_t rank = 0; rank < ranks; ++rank) {
-      double bytes = 0;
-      watch::Sample& sample = samples.emplace_back(sample_of(graph, times[rank], rank, reality, bytes));
+      watch::Sample& sample = samples.emplace_back(sample_of(graph, times[rank], rank, reality));
       sample[Figure::kAwaited] = std::max<int64_t>(0, awaited[rank] - setting.planned_awaited[batch][rank]);
-      raw[0][rank] = static_cast<double>(sample[Figure::kCompute]) / static_cast<double>(end_ns);
-      raw[1][rank] = bytes / static_cast<double>(end_ns);
-      raw[2][rank] = static_cast<double>(sample[Figure::kHost]) / static_cast<double>(end_ns);
+      busy[rank] = static_cast<double>(sample[Figure::kCompute]) / static_cast<double>(end_ns);
     }
     run.figures.emplace_back(samples);
-    run.raw.push_back(std::move(raw));
+    run.busy.push_back(std::move(busy));
     run.slowdown.push_back(static_cast<double>(end_ns) / makespan);
     run.planned_ns.push_back(graph.makespan_ns);
   }
@@ -281,7 +274,7 @@ watch::Scores residuals(const Run& run, size_t step) {
 
 // Computing time itself, instead of its deviation from plan.
 watch::Scores raw_times(const Run& run, size_t step) {
-  std::vector<double> busy = run.raw[step][0];
+  std::vector<double> busy = run.busy[step];
   const double usual = watch::median(busy);
   for (double& value : busy) value /= usual;
   return {busy, {}, {}, {}};
@@ -301,47 +294,6 @@ std::vector<Told> by_step_time(const Run& run) {
     on = slow;
   }
   return told;
-}
-
-using Denoisers = std::vector<std::shared_ptr<const minder::LstmVae>>;
-
-std::vector<Told> by_minder(const Run& run, const minder::Options& options, const Denoisers& denoisers,
-                            bool on_residuals) {
-  minder::Minder minder(options, denoisers);
-  std::vector<Told> told;
-  int last = -1;
-  for (size_t step = 0; step < run.figures.size(); ++step) {
-    std::vector<std::vector<double>> metrics = run.raw[step];
-    if (on_residuals) {
-      const watch::Scores scores = residuals(run, step);
-      metrics = {scores[0], scores[3], scores[2]};
-      for (std::vector<double>& metric : metrics) {
-        metric.resize(static_cast<size_t>(run.setting->gpus), 1);
-        for (double& value : metric) value = std::isnan(value) ? 1 : value;
-      }
-    }
-    const int rank = minder.add(metrics).value_or(-1);
-    if (rank >= 0 && rank != last) told.push_back({static_cast<int>(step), rank});
-    last = rank;
-  }
-  return told;
-}
-
-// Learns from a quiet run of the same setting, as Minder learns from a task's usual days.
-Denoisers learnt(const Run& quiet) {
-  Denoisers denoisers;
-  for (size_t metric = 0; metric < quiet.raw.front().size(); ++metric) {
-    std::vector<at::Tensor> windows;
-    std::deque<std::vector<double>> window;
-    for (const auto& metrics : quiet.raw) {
-      window.push_back(metrics[metric]);
-      if (window.size() > 8) window.pop_front();
-      if (window.size() == 8) windows.push_back(minder::normalised(window));
-    }
-    denoisers.push_back(
-        std::make_shared<const minder::LstmVae>(minder::together(windows), minder::LstmVae::Options{}));
-  }
-  return denoisers;
 }
 
 // ---- Scores.
@@ -454,46 +406,32 @@ double detection_ms_a_window(const Run& run) {
 
 // ---- The whole benchmark.
 
-// Settings, made on first use, with the denoisers that Minder has learnt for each.
+// Settings, made on first use.
 class Settings {
  public:
-  Settings(std::string folder, const Noise& noise) : folder_(std::move(folder)), noise_(noise) {}
+  explicit Settings(std::string folder) : folder_(std::move(folder)) {}
 
   const Setting* of(int gpus, const std::string& corpus) {
     const auto [found, is_new] = settings_.try_emplace({gpus, corpus});
     if (is_new) {
       found->second = setting(folder_, gpus, corpus);
-      denoisers_[{gpus, corpus}] = learnt(simulate(found->second, nullptr, noise_, 7));
       std::fprintf(stderr, "%d ranks, %s: planned\n", gpus, corpus.c_str());
     }
     return &found->second;
   }
-  const Denoisers& denoisers(const Run& run) const {
-    return denoisers_.at({run.setting->gpus, run.setting->corpus});
-  }
 
  private:
   std::string folder_;
-  const Noise& noise_;
   std::map<std::pair<int, std::string>, Setting> settings_;
-  std::map<std::pair<int, std::string>, Denoisers> denoisers_;
 };
 
 using Ways = std::vector<std::pair<std::string, Way>>;
 
-Ways ways_of(const Settings& settings) {
+Ways ways_of() {
   const auto changed = [](auto change) {
     watch::Detector::Options options;
     change(options);
     return [options](const Run& run) { return by_detector(run, options, residuals); };
-  };
-  const auto minders = [&settings](const minder::Options& options) {
-    return [&settings, options](const Run& run) {
-      return by_minder(run, options, settings.denoisers(run), /*on_residuals=*/false);
-    };
-  };
-  const auto plain = [](bool on_residuals) {
-    return [on_residuals](const Run& run) { return by_minder(run, {}, Denoisers(3), on_residuals); };
   };
   return {
       {"Sluice", changed([](auto&) {})},
@@ -503,11 +441,7 @@ Ways ways_of(const Settings& settings) {
          options.slow_deviations = options.most_deviations = options.enough_deviations = 0;
        })},
       {"… without what a rank was like at first", changed([](auto& options) { options.most_bias = 1; })},
-      {"step times alone (name nobody)", by_step_time},
-      {"Minder on raw metrics", minders({})},
-      {"… without denoising", plain(false)},
-      {"… without continuity", minders({.continuity = 1})},
-      {"… on our residuals", plain(true)}};
+      {"step times alone (name nobody)", by_step_time}};
 }
 
 // A drawn run, and the outcomes of all ways on it.
@@ -550,7 +484,6 @@ void make_runs(std::vector<Drawn>& drawn, const Ways& ways, const Noise& noise) 
       if (i % 100 == 99) std::fprintf(stderr, "%zu of %zu runs\n", i + 1, drawn.size());
     }
   };
-  at::set_num_threads(1);
   std::vector<std::thread> threads;
   for (unsigned thread = 0; thread < std::max(1U, std::thread::hardware_concurrency()); ++thread)
     threads.emplace_back(work);
@@ -624,8 +557,8 @@ int main(int count, char** arguments) {
   std::vector<std::string> corpora(arguments + std::min(count, 3), arguments + count);
   if (corpora.empty()) corpora = {"wikipedia", "system"};
   const Noise noise(folder + "/watching_residuals.txt");
-  Settings settings(folder, noise);
-  const Ways ways = ways_of(settings);
+  Settings settings(folder);
+  const Ways ways = ways_of();
   const std::vector<Fault> all_faults = faults();
   std::vector<Drawn> drawn = draw_runs(runs, all_faults, corpora, settings);
   make_runs(drawn, ways, noise);

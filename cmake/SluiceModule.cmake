@@ -10,8 +10,8 @@
 # lab's libraries are built where something links them; its tests are built and run by `make lab` and `make test ALL=1`.
 #
 # Most of a file's time goes to its headers, so files are compiled by tens (SLUICE_UNITY, SLUICE_UNITY_BATCH): a fifth less
-# processor time than by sixes, and some seconds more behind a change. What two files of a module define in their unnamed
-# namespaces must then not be called alike.
+# processor time than by sixes, and some seconds more behind a change. What two files of a module, or of its tests, define in
+# their unnamed namespaces must then not be called alike.
 function(sluice_module name)
   cmake_parse_arguments(module "TORCH" "TEST_PART;TEST_ENVIRONMENT" "DEPENDS;EXTERNAL;TEST_INPUTS" ${ARGN})
   if(module_TORCH AND NOT SLUICE_TORCH)
@@ -109,6 +109,7 @@ function(sluice_module name)
     endforeach()
     add_executable(${name}_test ${apart} ${tests})
     set_target_properties(${name}_test PROPERTIES UNITY_BUILD ${SLUICE_UNITY} UNITY_BUILD_BATCH_SIZE ${SLUICE_TEST_UNITY_BATCH})
+    target_compile_options(${name}_test PRIVATE ${SLUICE_TEST_OPTIMISATION})
     target_link_libraries(${name}_test PRIVATE sluice_${name} ${fake} GTest::gmock GTest::gtest_main)
     set(cases ${name})
     if(module_TEST_PART)

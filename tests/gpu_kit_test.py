@@ -141,6 +141,17 @@ class Kit(unittest.TestCase):
         self.assertEqual(struct.unpack("<3i3q4q", index[34:]), (3, 16384, 2, 0, 6, 32774, 0, 1, 2, 3))
         self.assertEqual(prefix.with_suffix(".bin").stat().st_size, 2 * (3 + 16384 + 2))
 
+    def test_a_run_beside_a_published_figure_has_that_models_shape(self):
+        folder = pathlib.Path(self.folder.name)
+        lines = [{"loss": 1, "tokens_per_s": rate, "peak_bytes": 7} for rate in (1, 1, 40_000, 50_000, 60_000)]
+        for model, published in runs.PUBLISHED_LORA.items():
+            with (unittest.mock.patch.object(runs.Runs, "train", return_value=lines) as trained,
+                  unittest.mock.patch.object(runs, "finish", side_effect=lambda right, figures: figures)):
+                figures = runs.adapts(runs.Runs("sluice", folder), model)
+            self.assertEqual((figures["tokens_per_s"], figures["ratio"]), (45_000, 45_000 / published))
+            shape = json.loads((pathlib.Path(trained.call_args.args[2]["model.hf"]) / "config.json").read_text())
+            self.assertEqual((shape["model_type"], shape["num_hidden_layers"]), ("qwen3", 28 if "0.6b" in model else 36))
+
     def test_what_building_needs_travels(self):
         packages = re.search(r"^packages=\((.*?)\)", (TOOLS / "bootstrap").read_text(), re.MULTILINE | re.DOTALL)[1]
         done_without = {"python3-dev", "libcurl4-openssl-dev"}  # what is built there knows no s3://

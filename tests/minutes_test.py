@@ -68,6 +68,14 @@ class Rows(unittest.TestCase):
         with self.assertRaisesRegex(SystemExit, "make tested ended with 2"):
             self.measured("header")
 
+    def test_figures_do_not_replace_their_page(self):
+        self.addCleanup(setattr, sys, "argv", sys.argv)
+        sys.argv = ["minutes.py", "--record", "minutes.json"]
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said), self.assertRaises(SystemExit):
+            minutes.main()
+        self.assertIn("--record minutes.json names the page", said.getvalue())
+
     def test_the_list_says_what_each_row_needs(self):
         said = io.StringIO()
         self.addCleanup(setattr, sys, "argv", sys.argv)

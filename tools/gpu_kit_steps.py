@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 
 import gpu_kit_machine as machine
+from gpu_kit_runs import PUBLISHED_LORA
 
 
 def judge_status(status, output):
@@ -114,7 +115,9 @@ def bench_steps():
             layer_steps("7b", loads[0], 60), *(torch_steps("7b", loads[0], way) for way in ("varlen", "flex")),
             *(layer_steps("8b", load, 60) for load in loads[3:]),
             *(torch_steps("8b", load, "varlen") for load in loads[3:]),
-            *(layer_steps("7b", load, 60) for load in loads[1:])]
+            *(layer_steps("7b", load, 60) for load in loads[1:]),
+            *(Step(f"LoRA beside a published figure: {model}", run_of(model), 240, judge_measurement)
+              for model in PUBLISHED_LORA)]
 
 
 # Parts for a machine that is lent for little time: what is worth most first, each step's limit low, and each part's limits

@@ -129,6 +129,7 @@ run::RunOptions rank_of(const transport::Launch& launch, const RankOptions& opti
   rank.end_process = &end_process;
   rank.locate = &locate;
   rank.corpora = corpus_places();
+  rank.cache = dependencies_directory();
   rank.tools = python_tools();
   base::configure_log(log_options(launch));
   try {

@@ -11,11 +11,11 @@
 namespace sluice::published {
 namespace {
 
-constexpr int kWorld = 4;
+constexpr int kRanks = 4;
 
 struct Schemes {
   explicit Schemes(const cost::CostModel& cost)
-      : single({}, cost, kWorld), tensor({.tp = 2}, cost, kWorld), staged({.pp = 2}, cost, kWorld) {}
+      : single({}, cost, kRanks), tensor({.tp = 2}, cost, kRanks), staged({.pp = 2}, cost, kRanks) {}
   plan::SchemeCost single;
   plan::SchemeCost tensor;
   plan::SchemeCost staged;

@@ -13,8 +13,8 @@
 namespace sluice::published {
 namespace {
 
-constexpr int kLanes = 8;
-constexpr int64_t kLaneTokens = 1000;  // C
+constexpr int kAllLanes = 8;
+constexpr int64_t kCapacityTokens = 1000;  // C
 
 struct LiteralGroup {
   int lanes = 1;
@@ -22,14 +22,14 @@ struct LiteralGroup {
 };
 
 // Rounds as they are described, every cost computed anew.
-struct Literal {
+struct LiteralRounds {
   const std::vector<int64_t>& lengths;
-  plan::LaneLists lists = plan::LaneLists(kLanes);
+  plan::LaneLists lists = plan::LaneLists(kAllLanes);
 
   int64_t length(int s) const { return lengths[static_cast<size_t>(s)]; }
   int lanes_of(int s) const {
     int lanes = 1;
-    while (lanes * kLaneTokens < length(s)) lanes *= 2;
+    while (lanes * kCapacityTokens < length(s)) lanes *= 2;
     return lanes;
   }
   int64_t cost(const LiteralGroup& group) const {
@@ -45,7 +45,7 @@ struct Literal {
     return of;
   }
   static int free_lanes(const std::vector<LiteralGroup>& groups) {
-    int free = kLanes;
+    int free = kAllLanes;
     for (const LiteralGroup& group : groups) free -= group.lanes;
     return free;
   }
@@ -129,7 +129,7 @@ struct Literal {
       for (const int s : group.sequences) {
         const int64_t more =
             group.lanes == 1 ? length(s) : 2 * ((length(s) + 2 * group.lanes - 1) / (2 * group.lanes));
-        if (tokens + more > kLaneTokens) {
+        if (tokens + more > kCapacityTokens) {
           plan::append_to(lists, first, group.lanes, micro_batch);
           micro_batch.clear();
           tokens = 0;
@@ -147,12 +147,12 @@ TEST(DynamicCp, PlansAreThoseOfTheLiteralRounds) {
   const cost::CostModel cost = plan::test_cost();
   for (uint64_t seed = 0; seed < 200; ++seed) {
     base::Rng rng(seed, 32);
-    const strategy::Scheme scheme{.pp = static_cast<int>(rng.between(1, 2)), .cp = kLanes};
-    const std::vector<int64_t> lengths = plan::random_batch(rng, 60, kLanes * kLaneTokens);
-    Literal literal{lengths};
+    const strategy::Scheme scheme{.pp = static_cast<int>(rng.between(1, 2)), .cp = kAllLanes};
+    const std::vector<int64_t> lengths = plan::random_batch(rng, 60, kAllLanes * kCapacityTokens);
+    LiteralRounds literal{lengths};
     literal.run();
     const strategy::StepPlan plan =
-        dynamic_cp_plan({.scheme = scheme, .lane_tokens = kLaneTokens}, lengths, cost, scheme.ranks())
+        dynamic_cp_plan({.scheme = scheme, .lane_tokens = kCapacityTokens}, lengths, cost, scheme.ranks())
             .or_throw();
     plan::expect_valid_and_scored(plan, cost, scheme.ranks());
     ASSERT_EQ(plan::lists_of(plan), literal.lists) << "seed " << seed;
@@ -205,11 +205,11 @@ TEST(DynamicCp, IsOnAverageNotSlowerThanTheReleasedScheduler) {
 }
 
 TEST(DynamicCp, TheNextPowerOfTwoMustHaveItsLanes) {
-  const std::vector<int64_t> lengths = {4 * kLaneTokens + 1};
+  const std::vector<int64_t> lengths = {4 * kCapacityTokens + 1};
   EXPECT_FALSE(
-      dynamic_cp_plan({.scheme = {.cp = 6}, .lane_tokens = kLaneTokens}, lengths, plan::test_cost(), 6));
+      dynamic_cp_plan({.scheme = {.cp = 6}, .lane_tokens = kCapacityTokens}, lengths, plan::test_cost(), 6));
   EXPECT_TRUE(
-      dynamic_cp_plan({.scheme = {.cp = 8}, .lane_tokens = kLaneTokens}, lengths, plan::test_cost(), 8));
+      dynamic_cp_plan({.scheme = {.cp = 8}, .lane_tokens = kCapacityTokens}, lengths, plan::test_cost(), 8));
 }
 
 }  // namespace

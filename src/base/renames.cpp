@@ -58,13 +58,6 @@ const Rename* renamed(std::string_view kind, std::string_view old_name, std::str
   return found == renames().end() ? nullptr : &*found;
 }
 
-std::string name_before(std::string_view kind, std::string_view name, std::string_view where) {
-  const auto found = std::ranges::find_if(renames(), [&](const Rename& row) {
-    return row.kind == kind && row.name == name && holds_in(row, where);
-  });
-  return found == renames().end() ? "" : found->old_name;
-}
-
 std::string renames_text() {
   std::string out =
       "# Renamed\n\n"

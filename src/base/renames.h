@@ -21,9 +21,6 @@ const std::vector<Rename>& renames();
 // The row of a former name; null if there is none. An empty `where` matches rows of any place.
 const Rename* renamed(std::string_view kind, std::string_view old_name, std::string_view where = "");
 
-// The former name, in `where`, of a current name; "" if it was not renamed.
-std::string name_before(std::string_view kind, std::string_view name, std::string_view where);
-
 // The table as Markdown for people: docs/renamed.md.
 std::string renames_text();
 

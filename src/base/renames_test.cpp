@@ -24,12 +24,6 @@ TEST(Renames, HoldWhereTheTableSays) {
   EXPECT_EQ(renamed("key", ""), nullptr);
 }
 
-TEST(Renames, LeadBackToTheNameBefore) {
-  EXPECT_EQ(name_before("metric", "restarts", "metrics.jsonl"), "epoch");
-  EXPECT_EQ(name_before("metric", "restarts", "Prometheus (train)"), "");
-  EXPECT_EQ(name_before("metric", "loss", "metrics.jsonl"), "");
-}
-
 TEST(Renames, LeadFromOneNameToOneThatStays) {
   std::set<std::tuple<std::string, std::string, std::string>> before, now;
   for (const Rename& row : renames()) {

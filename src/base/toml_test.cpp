@@ -12,7 +12,7 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-std::string repeated(const std::string& part, int times) {
+std::string repetitions(const std::string& part, int times) {
   std::string out;
   for (int i = 0; i < times; ++i) out += part;
   return out;
@@ -20,20 +20,20 @@ std::string repeated(const std::string& part, int times) {
 
 TEST(Toml, KeysOfManyPartsAreRefused) {
   for (const std::string& bytes :
-       {"[" + repeated("a.", 50'000) + "a]", repeated("a . \"b\" . ", 50'000) + "c = 1",
-        "x = {" + repeated("'a'.", 50'000) + "b = 1}", "[[" + repeated("a.", 50'000) + "a]]"}) {
+       {"[" + repetitions("a.", 50'000) + "a]", repetitions("a . \"b\" . ", 50'000) + "c = 1",
+        "x = {" + repetitions("'a'.", 50'000) + "b = 1}", "[[" + repetitions("a.", 50'000) + "a]]"}) {
     EXPECT_THAT([&] { parse_toml("\n" + bytes, "run.toml"); },
                 ThrowsMessage<InputError>(HasSubstr("run.toml:2: a key has more than 16 parts")));
   }
 }
 
 TEST(Toml, ManyLevelsOfValuesAreRefused) {
-  EXPECT_THROW(parse_toml("x = " + repeated("[", 100'000), "x"), InputError);
-  EXPECT_THROW(parse_toml("x = " + repeated("{a.b.c.d = ", 100'000), "x"), InputError);
+  EXPECT_THROW(parse_toml("x = " + repetitions("[", 100'000), "x"), InputError);
+  EXPECT_THROW(parse_toml("x = " + repetitions("{a.b.c.d = ", 100'000), "x"), InputError);
 }
 
 TEST(Toml, DotsElsewhereAreNoKeys) {
-  const std::string numbers = "x = [" + repeated("0.5, ", 1000) + "1.5]\n";
+  const std::string numbers = "x = [" + repetitions("0.5, ", 1000) + "1.5]\n";
   EXPECT_EQ(parse_toml_as_json(numbers, "x").at("x").size(), 1001);
   const std::string dots(1000, '.');
   EXPECT_EQ(parse_toml_as_json("x = \"" + dots + "\" # " + dots + "\ny = '" + dots + "'", "x").at("y"), dots);

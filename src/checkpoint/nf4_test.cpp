@@ -14,12 +14,12 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-struct TensorBytes {
+struct CodedTensor {
   std::string type;
   std::vector<int64_t> shape;
   std::string bytes;
 };
-using Tensors = std::map<std::string, TensorBytes>;
+using CodedTensors = std::map<std::string, CodedTensor>;
 
 template <typename Number>
 std::string bytes_of(const std::vector<Number>& numbers) {
@@ -34,7 +34,7 @@ std::string state(const std::string& more) {
 }
 
 // Code i modulo 16 at place i; each block's maximum is its number and a half.
-Tensors matrix() {
+CodedTensors matrix() {
   std::vector<uint8_t> codes;
   for (int64_t i = 0; i < kRows * kColumns; i += 2)
     codes.push_back(static_cast<uint8_t>(i % 16 << 4 | (i + 1) % 16));
@@ -49,8 +49,8 @@ Tensors matrix() {
 }
 
 // The same with maxima in 8 bits: code c of block b stands for c / 4 times 2 to its group of two, plus 0.25.
-Tensors nested_matrix() {
-  Tensors tensors = matrix();
+CodedTensors nested_matrix() {
+  CodedTensors tensors = matrix();
   std::vector<uint8_t> codes;
   for (int64_t block = 0; block < kBlocks; ++block) codes.push_back(static_cast<uint8_t>(block + 1));
   std::vector<float> map;
@@ -64,7 +64,8 @@ Tensors nested_matrix() {
   return tensors;
 }
 
-std::vector<float> values_of(const Tensors& tensors, const std::vector<int64_t>& shape = {kRows, kColumns}) {
+std::vector<float> values_of(const CodedTensors& tensors,
+                             const std::vector<int64_t>& shape = {kRows, kColumns}) {
   const TestDirectory directory;
   std::vector<TensorInfo> infos;
   for (const auto& [name, tensor] : tensors)
@@ -101,7 +102,7 @@ TEST(Nf4, MaximaMayBeQuantisedThemselves) {
   }
 }
 
-std::string fault_of(const Tensors& tensors, const std::vector<int64_t>& shape = {kRows, kColumns}) {
+std::string fault_of(const CodedTensors& tensors, const std::vector<int64_t>& shape = {kRows, kColumns}) {
   try {
     values_of(tensors, shape);
   } catch (const base::InputError& error) {
@@ -113,21 +114,21 @@ std::string fault_of(const Tensors& tensors, const std::vector<int64_t>& shape =
 TEST(Nf4, WhatIsMissingOrOfAWrongShapeIsNamed) {
   for (const char* part :
        {".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map", Nf4Matrix::kState}) {
-    Tensors tensors = nested_matrix();
+    CodedTensors tensors = nested_matrix();
     tensors.erase(std::string("w") + part);
     EXPECT_THAT(fault_of(tensors),
                 AllOf(HasSubstr(std::string("'w") + part + "' is missing"), HasSubstr("BF16")));
   }
   EXPECT_THAT(fault_of(matrix(), {8, 48}), AllOf(HasSubstr("[4, 96]"), HasSubstr("[8, 48]")));
-  Tensors short_maxima = matrix();
+  CodedTensors short_maxima = matrix();
   short_maxima["w.absmax"] = {"F32", {2}, bytes_of(std::vector<float>{1, 2})};
   EXPECT_THAT(fault_of(short_maxima),
               AllOf(HasSubstr("w.absmax"), HasSubstr("F32 [2]"), HasSubstr("of 6 elements")));
-  Tensors codes = matrix();
+  CodedTensors codes = matrix();
   codes["w"].bytes.pop_back();
   codes["w"].shape = {std::ssize(codes["w"].bytes)};
   EXPECT_THAT(fault_of(codes), AllOf(HasSubstr("'w' is U8 [191]"), HasSubstr("U8 of 192 elements")));
-  Tensors state = matrix();
+  CodedTensors state = matrix();
   state[std::string("w") + Nf4Matrix::kState] = {"U8", {1}, "{"};
   EXPECT_THAT(fault_of(state), HasSubstr("not JSON"));
 }

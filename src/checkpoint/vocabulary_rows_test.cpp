@@ -18,11 +18,11 @@ model::ParameterTable table_of(int64_t vocab, bool tied) {
 }
 
 // Tells every element of every bucket apart; none is 0.
-float value_of(int bucket, int64_t element) { return static_cast<float>(bucket * 1'000'000 + element + 1); }
+float value_at(int bucket, int64_t element) { return static_cast<float>(bucket * 1'000'000 + element + 1); }
 
 ParameterSource numbers() {
   return [](int bucket, base::Interval interval, float* values) {
-    for (int64_t i = interval.begin; i < interval.end; ++i) values[i - interval.begin] = value_of(bucket, i);
+    for (int64_t i = interval.begin; i < interval.end; ++i) values[i - interval.begin] = value_at(bucket, i);
   };
 }
 
@@ -39,7 +39,7 @@ void expect_rows_of_both(const model::ParameterTable& wanted, const model::Param
       const model::Parameter& own = bucket.parameters[p];
       const int64_t known = std::min(own.size(), other.parameters[p].size());
       for (int64_t i = 0; i < own.size(); ++i) {
-        const float expected = i < known ? value_of(bucket.index, other.parameters[p].offset + i) : 0.0F;
+        const float expected = i < known ? value_at(bucket.index, other.parameters[p].offset + i) : 0.0F;
         ASSERT_EQ(values[static_cast<size_t>(own.offset + i)], expected) << own.name << " element " << i;
       }
     }

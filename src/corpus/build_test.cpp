@@ -20,7 +20,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-void spit(const std::filesystem::path& path, const std::string& bytes) {
+void save_text(const std::filesystem::path& path, const std::string& bytes) {
   std::filesystem::create_directories(path.parent_path());
   std::ofstream(path, std::ios::binary) << bytes;
 }
@@ -36,15 +36,15 @@ std::vector<std::string> documents_of(const std::filesystem::path& path, const D
 
 TEST(Documents, DirectoriesAreReadInOrderOfPath) {
   const TemporaryDirectory directory;
-  spit(directory / "src/b.py", "b");
-  spit(directory / "src/a/z.py", "z");
-  spit(directory / "src/a.md", "a");
-  spit(directory / "src/skipped.bin", "no wanted ending");
-  spit(directory / "src/tests/t.py", "excluded folder");
-  spit(directory / "src/.git/g.py", "hidden folder");
-  spit(directory / "src/binary.py", std::string("x\0y", 3));
-  spit(directory / "src/latin.py", "\xE9");
-  spit(directory / "src/empty.py", "");
+  save_text(directory / "src/b.py", "b");
+  save_text(directory / "src/a/z.py", "z");
+  save_text(directory / "src/a.md", "a");
+  save_text(directory / "src/skipped.bin", "no wanted ending");
+  save_text(directory / "src/tests/t.py", "excluded folder");
+  save_text(directory / "src/.git/g.py", "hidden folder");
+  save_text(directory / "src/binary.py", std::string("x\0y", 3));
+  save_text(directory / "src/latin.py", "\xE9");
+  save_text(directory / "src/empty.py", "");
   DocumentCounts counts;
   EXPECT_THAT(documents_of(directory / "src", {}, counts), ElementsAre("a", "z", "b"));
   EXPECT_EQ(counts.binary_files, 2);
@@ -60,8 +60,8 @@ TEST(Documents, DirectoriesAreReadInOrderOfPath) {
 
 TEST(Documents, NamedFilesThatAreNotUtf8AreRefusedAndCounted) {
   const TemporaryDirectory directory;
-  spit(directory / "latin", "\xE9t\xE9");
-  spit(directory / "nul", std::string("x\0y", 3));
+  save_text(directory / "latin", "\xE9t\xE9");
+  save_text(directory / "nul", std::string("x\0y", 3));
   DocumentCounts counts;
   EXPECT_TRUE(documents_of(directory / "latin", {}, counts).empty());
   EXPECT_EQ(counts.refused.count, 1);
@@ -77,8 +77,8 @@ TEST(Documents, CutPartsKeepTheirDelimiterAndLoseNothing) {
 
 TEST(Documents, JsonLinesGiveOneDocumentALine) {
   const TemporaryDirectory directory;
-  spit(directory / "data.jsonl",
-       "{\"text\": \"one\\ntwo\"}\n\n{\"id\": 3, \"text\": \"\\u00e9\"}\r\n{\"text\": \"\"}");
+  save_text(directory / "data.jsonl",
+            "{\"text\": \"one\\ntwo\"}\n\n{\"id\": 3, \"text\": \"\\u00e9\"}\r\n{\"text\": \"\"}");
   DocumentCounts counts;
   EXPECT_THAT(documents_of(directory / "data.jsonl", {}, counts), ElementsAre("one\ntwo", "\u00e9"));
   EXPECT_EQ(counts.empty_documents, 1);
@@ -103,7 +103,7 @@ class Build : public testing::Test {
  protected:
   Build() {
     source_ = base::read_file(std::filesystem::path(SLUICE_SOURCE_DIR) / "src/corpus/build_test.cpp");
-    spit(directory_ / "in/build_test.cpp", source_);
+    save_text(directory_ / "in/build_test.cpp", source_);
     options_.inputs = {directory_ / "in"};
     options_.directory = directory_ / "out";
     options_.train_vocabulary = 600;
@@ -203,8 +203,8 @@ class LongBuild : public Build {
       lines += base::text("{\"text\": \"line ", i, " with ", i * i, " things\"}\n");
       if (i % 1'000 == 0) lines += "{\"text\": \"\"}\n";  // counted, not written
     }
-    spit(directory_ / "in/a.jsonl", lines);
-    spit(directory_ / "in/z.jsonl", lines);
+    save_text(directory_ / "in/a.jsonl", lines);
+    save_text(directory_ / "in/z.jsonl", lines);
     options_.save_bytes = 1;
     options_.threads = 2;
   }
@@ -248,7 +248,7 @@ TEST_F(LongBuild, ADamagedStateBeginsAnew) {
     std::string state = base::read_file(path);
     const size_t digit = state.find_first_of("0123456789", state.find('"' + number + '"'));
     state[digit] = state[digit] == '7' ? '8' : '7';
-    spit(path, state);
+    save_text(path, state);
     EXPECT_EQ(build_corpus(second).continued_documents, 0) << number;
     EXPECT_EQ(base::read_file(directory_ / "second/corpus.bin"),
               base::read_file(directory_ / "out/corpus.bin"));
@@ -260,7 +260,7 @@ TEST_F(LongBuild, OtherInputsOrOptionsBeginAnew) {
   options_.documents.delimiter = "";
   EXPECT_EQ(build_corpus(options_).continued_documents, 0);
   interrupt(options_, 500'000);
-  spit(directory_ / "in/a.jsonl", "{\"text\": \"changed\"}\n");
+  save_text(directory_ / "in/a.jsonl", "{\"text\": \"changed\"}\n");
   const BuildResult result = build_corpus(options_);
   EXPECT_EQ(result.continued_documents, 0);
   const auto tokenizer = load_tokenizer(directory_ / "out");
@@ -282,7 +282,7 @@ TEST_F(LongBuild, SecondBuildIntoTheFolderIsRefused) {
 TEST_F(LongBuild, StrictBuildsEndAtTheFirstFaultInOrderAndLeaveNothing) {
   options_.directory = directory_ / "none";
   options_.documents.strict = true;
-  spit(directory_ / "in/b.jsonl", "{\"text\": \"good\"}\n{\"text\": 5}\n{\"text\": 6\n");
+  save_text(directory_ / "in/b.jsonl", "{\"text\": \"good\"}\n{\"text\": 5}\n{\"text\": 6\n");
   try {
     build_corpus(options_);
     FAIL();
@@ -296,7 +296,7 @@ TEST_F(LongBuild, BadLinesAreLeftOutAndTheFirstOnesKept) {
   std::string lines;
   for (int i = 1; i <= 9'000; ++i)
     lines += i % 3'000 == 7 ? "{\"text\": nothing}\n" : base::text("{\"text\": \"line ", i, "\"}\n");
-  spit(directory_ / "in/b.jsonl", lines + "{\"text\": \"cut");
+  save_text(directory_ / "in/b.jsonl", lines + "{\"text\": \"cut");
   const BuildResult whole = build_corpus(options_);
   EXPECT_EQ(whole.encoded.counts.refused.count, 4);
   EXPECT_THAT(whole.encoded.counts.refused.first,
@@ -318,16 +318,16 @@ TEST_F(Build, TokensAroundDocumentsAreTheTokenizersOrAsTold) {
     build_corpus(options_);
     return IndexedCorpus(directory_ / folder / "corpus").read(0);
   };
-  spit(directory_ / "folder/tokenizer.model", base::read_file(directory_ / "out/tokenizer.model"));
-  spit(directory_ / "folder/tokenizer_config.json",
-       R"({"add_bos_token": true, "bos_token": {"content": "e"}, "eos_token": "<unk>"})");
+  save_text(directory_ / "folder/tokenizer.model", base::read_file(directory_ / "out/tokenizer.model"));
+  save_text(directory_ / "folder/tokenizer_config.json",
+            R"({"add_bos_token": true, "bos_token": {"content": "e"}, "eos_token": "<unk>"})");
   options_.tokenizer_file = directory_ / "folder/tokenizer.model";
   options_.tokenizer.begin_token = options_.tokenizer.end_token = kNoToken;
   const std::vector<int32_t> bare = first_document("bare");
   options_.tokenizer.begin_token = options_.tokenizer.end_token = "";
   EXPECT_THROW(first_document("unknown"), base::InputError);  // a model's unknown piece ends nothing
-  spit(directory_ / "folder/tokenizer_config.json",
-       R"({"add_bos_token": true, "bos_token": {"content": "e"}, "eos_token": "</s>"})");
+  save_text(directory_ / "folder/tokenizer_config.json",
+            R"({"add_bos_token": true, "bos_token": {"content": "e"}, "eos_token": "</s>"})");
   options_.tokenizer_file = directory_ / "folder";
   std::vector<int32_t> dressed = first_document("dressed");
   EXPECT_EQ(dressed.size(), bare.size() + 2);
@@ -339,7 +339,7 @@ TEST_F(Build, TokensAroundDocumentsAreTheTokenizersOrAsTold) {
 
 TEST_F(Build, NothingToEncodeLeavesNoCorpus) {
   build_corpus(options_);
-  spit(directory_ / "latin.txt", "\xE9");
+  save_text(directory_ / "latin.txt", "\xE9");
   options_.inputs = {directory_ / "latin.txt"};
   options_.train_vocabulary = 0;
   options_.tokenizer_file = directory_ / "out/tokenizer.model";

@@ -54,7 +54,7 @@ std::string slurp(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-void spit(const std::filesystem::path& path, const std::string& bytes) {
+void save_bytes(const std::filesystem::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
@@ -71,9 +71,9 @@ std::string error_of(const std::function<void()>& action) {
 std::string opening_error(const std::string& index, const std::string& tokens = kTokens,
                           const std::string& mask = "") {
   const TemporaryDirectory directory;
-  spit(directory / "bad.idx", index);
-  spit(directory / "bad.bin", tokens);
-  if (!mask.empty()) spit(directory / "bad.mask", mask);
+  save_bytes(directory / "bad.idx", index);
+  save_bytes(directory / "bad.bin", tokens);
+  if (!mask.empty()) save_bytes(directory / "bad.mask", mask);
   return error_of([&] { IndexedCorpus corpus(directory / "bad"); });
 }
 
@@ -276,8 +276,8 @@ TEST(Indexed, WithoutDocumentsEachSequenceIsOne) {
   RawIndex index;
   index.documents = 1;
   index.boundaries = {0};
-  spit(directory / "raw.idx", index.bytes());
-  spit(directory / "raw.bin", kTokens);
+  save_bytes(directory / "raw.idx", index.bytes());
+  save_bytes(directory / "raw.bin", kTokens);
   EXPECT_EQ(IndexedCorpus(directory / "raw").documents(), 3);
 }
 
@@ -305,8 +305,8 @@ TEST(Indexed, NegativeTokenIsRefusedWithoutVocabulary) {
   RawIndex index;
   index.code = 4;
   index.pointers = {0, 8, 8};
-  spit(directory / "negative.idx", index.bytes());
-  spit(directory / "negative.bin", std::string(16, '\0') + std::string(4, '\xFF'));
+  save_bytes(directory / "negative.idx", index.bytes());
+  save_bytes(directory / "negative.bin", std::string(16, '\0') + std::string(4, '\xFF'));
   const IndexedCorpus corpus(directory / "negative");
   EXPECT_THAT(error_of([&] { corpus.read(2); }), HasSubstr("document 2 has token -1 at position 2"));
 }

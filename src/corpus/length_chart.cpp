@@ -4,6 +4,7 @@
 #include <iomanip>
 #include <sstream>
 
+#include "base/axis.h"
 #include "base/text.h"
 
 namespace sluice::corpus {
@@ -95,29 +96,6 @@ void draw_sample(Markup& out, const char* kind, int x, const std::string& title)
   out.leaf("text", {{"x", text(x + 15)}, {"y", "-12"}}, title);
 }
 
-// A round tick distance with at most five ticks up to `highest`.
-double tick_of(double highest) {
-  double power = 1e-9;
-  while (power * 50 < highest) power *= 10;
-  for (const double factor : {1.0, 2.0, 5.0}) {
-    if (factor * power * 5 >= highest) return factor * power;
-  }
-  return 10 * power;
-}
-
-// Grid lines at multiples of `tick`, up to `highest`.
-void draw_frame(Markup& out, double tick, double highest) {
-  draw_sample(out, "documents", 0, "share of documents");
-  draw_sample(out, "tokens", 140, "share of tokens");
-  for (int line = 0; line * tick <= highest; ++line) {
-    const double down = kPlot * (1 - line * tick / highest);
-    const std::string y = coordinate(down);
-    out.leaf("line", {{"class", "grid"}, {"x1", "0"}, {"x2", "100%"}, {"y1", y}, {"y2", y}});
-    out.leaf("text", {{"class", "tick end"}, {"x", "-6"}, {"y", coordinate(down + 4)}},
-             coordinate(100 * line * tick, " %"));
-  }
-}
-
 }  // namespace
 
 std::string lengths_table(const std::vector<NamedLengths>& distributions) {
@@ -144,16 +122,20 @@ void draw_lengths(Markup& out, const LengthDistribution& lengths) {
   const std::vector<LengthBin> bins = lengths.histogram();
   const double highest = std::max(highest_share(lengths), 1e-9);
   const double step = 100 / static_cast<double>(bins.size());
-  draw_frame(out, tick_of(highest), highest);
+  const base::Axis percents = base::round_axis(0, 100 * highest, 5);
+  const auto height = [&](double part) { return percents.share(100 * part) * kPlot; };
+  draw_sample(out, "documents", 0, "share of documents");
+  draw_sample(out, "tokens", 140, "share of tokens");
+  draw_grid(out, percents, kPlot, " %");
   double x = 0;
   bool even = true;
   for (const LengthBin& bin : bins) {
     const double documents = share(bin.documents, lengths.documents());
     const double tokens = share(bin.tokens, lengths.tokens());
     const std::string range = text(human_count(bin.from), " to ", human_count(bin.to - 1), " tokens: ");
-    draw_bar(out, "documents", x + step * 0.1, step * 0.4, documents / highest * kPlot,
+    draw_bar(out, "documents", x + step * 0.1, step * 0.4, height(documents),
              text(range, human_count(bin.documents), " documents (", percent(documents), ")"));
-    draw_bar(out, "tokens", x + step * 0.5, step * 0.4, tokens / highest * kPlot,
+    draw_bar(out, "tokens", x + step * 0.5, step * 0.4, height(tokens),
              text(range, human_count(bin.tokens), " tokens (", percent(tokens), ")"));
     out.leaf("text",
              {{"class", even ? "tick middle" : "tick middle odd"},
@@ -180,9 +162,9 @@ std::string lengths_svg(const std::vector<NamedLengths>& distributions) {
     for (const auto& [name, lengths] : distributions) {
       out.leaf("text", {{"class", "title"}, {"x", text(kLeft)}, {"y", text(top + 18)}}, name);
       out.leaf("text", {{"x", text(kLeft)}, {"y", text(top + 38)}},
-               text(human_count(lengths.documents()), " documents, ",
-                    human_count(lengths.tokens()), " tokens, median ",
-                    human_count(lengths.percentile(500'000)), ", longest ", human_count(lengths.longest())));
+               text(human_count(lengths.documents()), " documents, ", human_count(lengths.tokens()),
+                    " tokens, median ", human_count(lengths.percentile(500'000)), ", longest ",
+                    human_count(lengths.longest())));
       const auto panel = out.element("svg", {{"x", text(kLeft)},
                                              {"y", text(top + kTitle)},
                                              {"width", text(kWidth - kLeft - kRight)},

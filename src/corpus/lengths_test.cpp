@@ -123,5 +123,11 @@ TEST(LengthChart, PictureEscapesNamesAndHasABarForEachBin) {
   EXPECT_EQ(bars, 2u * 2 * 4);
 }
 
+TEST(LengthChart, BarsAreAsTallAsTheGridSays) {
+  const std::string svg = lengths_svg({{"three", LengthDistribution(std::vector<int32_t>{1, 3, 3})}});
+  EXPECT_THAT(svg, HasSubstr(">100 %<"));
+  EXPECT_THAT(svg, HasSubstr("height=\"171.43\""));  // of 200 pixels: 6 of 7 tokens
+}
+
 }  // namespace
 }  // namespace sluice::corpus

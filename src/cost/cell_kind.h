@@ -7,6 +7,5 @@ namespace sluice::cost {
 
 // The work of a cell on a micro-batch at one stage. kBackward is input and weight gradient in one.
 enum class CellKind : uint8_t { kForward, kBackward, kBackwardInput, kBackwardWeight };
-const char* name_of(CellKind kind);
 
 }  // namespace sluice::cost

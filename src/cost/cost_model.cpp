@@ -26,20 +26,6 @@ const T& of_tp(const std::map<int, T>& by_tp, int tp) {
                                     "): calibrate again with this degree or leave its schemes out"));
 }
 
-}  // namespace
-
-const char* name_of(CellKind kind) {
-  switch (kind) {
-    case CellKind::kForward: return "forward";
-    case CellKind::kBackward: return "backward";
-    case CellKind::kBackwardInput: return "backward-input";
-    case CellKind::kBackwardWeight: return "backward-weight";
-  }
-  SLUICE_ASSERT(false, "unknown cell kind");
-}
-
-namespace {
-
 // A rank sends about as much as it receives, as all ranks have matrices about as large. With one rank both
 // are equal.
 int64_t largest_update_bytes(const model::Program& program, const MemoryModel& memory) {

@@ -152,9 +152,7 @@ Fit fit(std::span<const Sample> samples, const std::string& what, const Growth& 
              .window = growth.window};
   for (const Sample& sample : samples) {
     result.residuals.push_back(result.of(sample.lengths) / sample.time_ns - 1);
-    const double error = std::abs(result.residuals.back());
-    result.mean_error += error / static_cast<double>(samples.size());
-    result.largest_error = std::max(result.largest_error, error);
+    result.largest_error = std::max(result.largest_error, std::abs(result.residuals.back()));
   }
   return result;
 }

@@ -29,7 +29,6 @@ struct Fit {
   double c_ns = 0;
   int64_t window = 0;
   std::vector<double> residuals;  // predicted ÷ measured − 1, of each sample
-  double mean_error = 0;          // mean of |predicted − measured| ÷ measured
   double largest_error = 0;
 
   double of(std::span<const int64_t> lengths) const;

@@ -234,11 +234,6 @@ int64_t MemoryCost::recomputed_bytes_per_token(base::Interval run) const {
   return most;
 }
 
-int64_t MemoryCost::boundary_bytes_per_token() const {
-  const int64_t width = model::widest_border(program(), scheme_.tp, scheme_.pp);
-  return divide_up(width * options().memory.element_bytes, scheme_.tp);
-}
-
 int64_t MemoryCost::offloaded_bytes(int64_t position, int64_t tokens, int head_lanes) const {
   return static_cast<int64_t>(Wide{kept_bytes_per_token(position, head_lanes)} * tokens *
                               cost_.policy().offload_permille / 1000);

@@ -49,8 +49,6 @@ class MemoryCost {
   int64_t held_bytes_per_token() const;
   // The most recomputed bytes that a backward of the run holds at any time, a token.
   int64_t recomputed_bytes_per_token(base::Interval run) const;
-  // Bytes a token of the activations or gradients at a stage's boundary.
-  int64_t boundary_bytes_per_token() const;
   // Bytes that a block of a micro-batch moves to host memory and back: a share of its kept bytes. All blocks
   // of a stage but the last two move them.
   int64_t offloaded_bytes(int64_t position, int64_t tokens, int head_lanes = 1) const;

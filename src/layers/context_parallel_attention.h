@@ -15,7 +15,7 @@ namespace sluice::layers {
 // Collective over the lanes, each with its own rows. Transfers for later steps run while a lane attends; its
 // unshared sequences move nothing. `keys`: rows that travel in place of keys and values; null: these travel.
 // Returns what ops::attention would return for the lane's rows with all keys. Memory besides the result:
-// others' rows at hand (strategy::most_at_hand), as many that leave, wide outputs of others' queries.
+// others' rows at hand, as many that leave, wide outputs of others' queries.
 ops::AttentionResult context_parallel_attention(LaneChannel& channel, const AttendedRows& rows,
                                                 const ops::AttentionInput& input, const ExchangedKeys* keys);
 

@@ -176,10 +176,6 @@ ChunkGradient gradient_of_teachers(const LayerContext& context, const HeadParame
   return found;
 }
 
-NormVectors final_vectors(const HeadParameters& parameters) {
-  return {parameters.final_norm_H, parameters.final_norm_bias_H};
-}
-
 // The input of the output matrix: the norm of x, divided so that the products are the logits.
 ops::RmsNorm final_norm(const LayerContext& context, const HeadParameters& weights, const at::Tensor& x) {
   ops::RmsNorm norm = norm_rows(weights.kind->norm, x, final_vectors(weights));

@@ -16,9 +16,6 @@
 namespace sluice::layers {
 namespace {
 
-NormVectors final_vectors(const HeadParameters& parameters) {
-  return {parameters.final_norm_H, parameters.final_norm_bias_H};
-}
 NormVectors neck_vectors(const HeadParameters& parameters) {
   return {parameters.neck_norm_H, parameters.neck_norm_bias_H};
 }

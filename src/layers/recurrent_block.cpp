@@ -54,7 +54,7 @@ struct RecurrentState final : MixerState {
 };
 
 // The rows of a convolution, in the files' order, with which a lane computes; and their gradients back.
-at::Tensor taken(const at::Tensor& whole_CX, const std::vector<base::Interval>& rows) {
+at::Tensor rows_taken(const at::Tensor& whole_CX, const std::vector<base::Interval>& rows) {
   std::vector<at::Tensor> parts;
   for (const base::Interval& each : rows) parts.push_back(whole_CX.narrow(0, each.begin, each.size()));
   return at::cat(parts);
@@ -228,9 +228,9 @@ RecurrentMix RecurrentMixer::mix(const RowLayout& layout, const RecurrentState& 
   RecurrentMix mixed;
   at::Tensor all_AC;
   if (convolves()) {
-    mixed.convolution.w_CW = taken(weights().convolution_CW, heads.convolution());
+    mixed.convolution.w_CW = rows_taken(weights().convolution_CW, heads.convolution());
     if (weights().convolution_bias_C.defined())
-      mixed.convolution.bias_C = taken(weights().convolution_bias_C, heads.convolution());
+      mixed.convolution.bias_C = rows_taken(weights().convolution_bias_C, heads.convolution());
     mixed.marginal_RC = ops::with_halos(layout.recurrent.rows, saved.qkv_AC, saved.margin_XC);
     all_AC = ops::short_convolution(layout.recurrent.rows, mixed.marginal_RC, mixed.convolution);
   } else {

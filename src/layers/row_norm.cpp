@@ -42,6 +42,10 @@ NormVectors norm_vectors(const OperationShards& shards, const model::Norm& norm)
   return vectors;
 }
 
+NormVectors final_vectors(const HeadParameters& parameters) {
+  return {parameters.final_norm_H, parameters.final_norm_bias_H};
+}
+
 ops::RmsNorm norm_rows(const model::Norm& norm, const at::Tensor& x_TH, const NormVectors& vectors) {
   if (norm.kind == model::NormKind::kNone)
     return {x_TH.clone(), at::ones({x_TH.size(0)}, x_TH.options().dtype(widened(x_TH).scalar_type()))};

@@ -15,6 +15,8 @@ struct NormVectors {
   at::Tensor weight_H, bias_H;
 };
 NormVectors norm_vectors(const OperationShards& shards, const model::Norm& norm);
+// The vectors of the norm before the output matrix.
+NormVectors final_vectors(const HeadParameters& parameters);
 
 ops::RmsNorm norm_rows(const model::Norm& norm, const at::Tensor& x_TH, const NormVectors& vectors);
 // As ops::rms_norm_backward.

@@ -9,6 +9,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/logaddexp.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/record_function.h>
 
 #include <algorithm>
 #include <optional>
@@ -72,6 +73,7 @@ bool has_fused_kernel_of_blocks(const AttentionInput& input) {
 }  // namespace
 
 AttentionResult attention(const AttentionInput& input, const PackedSequences& sequences) {
+  RECORD_USER_SCOPE("sluice::attention");
   if (input.q_TND.is_cpu()) return cpu::attention(input, sequences);
   if constexpr (cudnn::kBuilt) {
     if (cudnn::takes(input)) {
@@ -83,6 +85,7 @@ AttentionResult attention(const AttentionInput& input, const PackedSequences& se
 
 void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input, const AttentionResult& saved,
                         const PackedSequences& sequences, const AttentionGradient& gradient) {
+  RECORD_USER_SCOPE("sluice::attention_backward");
   if (input.q_TND.is_cpu()) {
     cpu::attention_backward(dout_TND, input, saved, sequences, gradient);
   } else if (!attention_backward_cudnn(dout_TND, input, saved, sequences, gradient)) {
@@ -126,6 +129,13 @@ AttentionScratch attention_scratch(const AttentionShape& shape, at::ScalarType t
   return scratch;
 }
 
+void prepare_attention(const RowLimits& limits, const std::filesystem::path& cache,
+                       const at::Device& device) {
+  if constexpr (cudnn::kBuilt) {
+    if (device.is_cuda()) cudnn::make_ahead(limits, cache);
+  }
+}
+
 std::string attention_report() {
   if constexpr (cudnn::kBuilt) return cudnn::report();
   return "not used: built without cuDNN's headers";
@@ -149,6 +159,7 @@ void sinks_backward(const at::Tensor& dout_TND, const AttentionResult& saved, co
 
 void attend_blocks(const AttentionInput& input, std::span<const AttentionBlock> blocks,
                    const AttentionResult& seen) {
+  RECORD_USER_SCOPE("sluice::attend_blocks");
   if (input.q_TND.is_cpu()) {
     cpu::attend_blocks(input, blocks, seen);
   } else if (!has_fused_kernel_of_blocks(input)) {
@@ -161,6 +172,7 @@ void attend_blocks(const AttentionInput& input, std::span<const AttentionBlock> 
 void attend_blocks_backward(const at::Tensor& dout_TND, const AttentionInput& input,
                             const AttentionResult& saved, std::span<const AttentionBlock> blocks,
                             const AttentionGradient& gradient) {
+  RECORD_USER_SCOPE("sluice::attend_blocks_backward");
   if (input.q_TND.is_cpu()) {
     cpu::attend_blocks_backward(dout_TND, input, saved, blocks, gradient);
   } else if (!has_fused_kernel_of_blocks(input)) {

@@ -4,11 +4,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "ops/attention_input.h"
+#include "ops/planned_sizes.h"
 
 namespace sluice::ops {
 
@@ -46,6 +48,10 @@ struct AttentionShape {
 };
 AttentionScratch attention_scratch(const AttentionShape& shape, at::ScalarType type,
                                    const at::Device& device);
+// Makes what a library plans for micro-batches within these limits, on threads, for each shape of attention
+// that ran already or runs later, at its first call. What was made is kept in a subfolder of `cache` for
+// later runs; empty: it is not kept. Takes seconds on a GPU at the first time, and nothing on CPUs.
+void prepare_attention(const RowLimits& limits, const std::filesystem::path& cache, const at::Device& device);
 // The reason, in words, why attention of this shape runs on ATen's operators on the device; empty if a fused
 // kernel takes it.
 std::string unfused_because(const AttentionShape& shape, at::ScalarType type, const at::Device& device);

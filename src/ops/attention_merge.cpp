@@ -5,6 +5,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/logaddexp.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/record_function.h>
 
 #include <limits>
 
@@ -13,6 +14,7 @@
 namespace sluice::ops {
 
 void merge(const AttentionResult& seen, const AttentionResult& more) {
+  RECORD_USER_SCOPE("sluice::merge_attention");
   if constexpr (gpu::kBuilt) {
     if (gpu::merge(seen, more)) return;
   }

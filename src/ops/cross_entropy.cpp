@@ -13,6 +13,7 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
+#include <ATen/record_function.h>
 
 #include <limits>
 
@@ -118,6 +119,7 @@ bool is_fusable(const at::Tensor& logits_RV, const at::Tensor& target_R) {
 }  // namespace
 
 at::Tensor row_statistics(const at::Tensor& logits_RV, const at::Tensor& target_R, int64_t begin) {
+  RECORD_USER_SCOPE("sluice::row_statistics");
   if constexpr (gpu::kBuilt) {
     if (gpu::can({logits_RV})) return gpu::row_statistics(logits_RV, target_R, begin);
   }
@@ -149,6 +151,7 @@ at::Tensor token_losses(const at::Tensor& whole_R3) {
 at::Tensor cross_entropy_gradient(const at::Tensor& logits_RV, const at::Tensor& shard_R3,
                                   const at::Tensor& whole_R3, const at::Tensor& target_R, int64_t begin,
                                   at::ScalarType dtype) {
+  RECORD_USER_SCOPE("sluice::cross_entropy_gradient");
   if constexpr (gpu::kBuilt) {
     if (gpu::can({logits_RV})) {
       return gpu::cross_entropy_gradient(logits_RV, whole_R3, target_R, begin, dtype);

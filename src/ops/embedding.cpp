@@ -8,6 +8,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/where.h>
+#include <ATen/record_function.h>
 
 #include <algorithm>
 
@@ -86,6 +87,7 @@ void fused_embedding_backward(const at::Tensor& dx_TH, const at::Tensor& ids_T, 
 }  // namespace
 
 at::Tensor embedding_lookup(const at::Tensor& weight_VH, const at::Tensor& ids_T, int64_t row_begin) {
+  RECORD_USER_SCOPE("sluice::embedding_lookup");
   if constexpr (gpu::kBuilt) {
     if (gpu::can({weight_VH})) return gpu::embedding_lookup(weight_VH, ids_T, row_begin);
   }
@@ -99,6 +101,7 @@ at::Tensor embedding_lookup(const at::Tensor& weight_VH, const at::Tensor& ids_T
 
 void embedding_lookup_backward(const at::Tensor& dx_TH, const at::Tensor& ids_T, int64_t row_begin,
                                const at::Tensor& dweight_VH) {
+  RECORD_USER_SCOPE("sluice::embedding_lookup_backward");
   const bool wide = dweight_VH.scalar_type() == accumulator_type(dx_TH);
   if constexpr (gpu::kBuilt) {
     if (wide && gpu::can({dx_TH, dweight_VH})) {

@@ -10,6 +10,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/tanh.h>
+#include <ATen/record_function.h>
 
 #include <cmath>
 #include <limits>
@@ -203,6 +204,7 @@ at::Tensor gated_activation_backward(const GatedActivation& activation, const at
 }  // namespace aten
 
 at::Tensor gated_activation(const GatedActivation& activation, const at::Tensor& gate_up_TG) {
+  RECORD_USER_SCOPE("sluice::gated_activation");
   if constexpr (gpu::kBuilt) {
     if (activation.rule == GatedRule::kSwiglu && gpu::can({gate_up_TG})) return gpu::swiglu(gate_up_TG);
   }
@@ -225,6 +227,7 @@ at::Tensor gated_activation(const GatedActivation& activation, const at::Tensor&
 
 at::Tensor gated_activation_backward(const GatedActivation& activation, const at::Tensor& da_TF,
                                      const at::Tensor& gate_up_TG) {
+  RECORD_USER_SCOPE("sluice::gated_activation_backward");
   if constexpr (gpu::kBuilt) {
     if (activation.rule == GatedRule::kSwiglu && gpu::can({da_TF, gate_up_TG}))
       return gpu::swiglu_backward(da_TF, gate_up_TG);

@@ -11,6 +11,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/record_function.h>
 
 #include <cmath>
 
@@ -145,6 +146,7 @@ void fused_norm_backward(const NormBackwardRows<S, at::opmath_type<S>>& t, int64
 }  // namespace
 
 RmsNorm rms_norm(const at::Tensor& x_TH, const at::Tensor& weight_H, double eps, double offset) {
+  RECORD_USER_SCOPE("sluice::rms_norm");
   if (is_dense_cpu(x_TH) && is_dense_cpu(weight_H)) return fused_norm(x_TH, weight_H, eps, offset);
   if constexpr (gpu::kBuilt) {
     RmsNorm out = gpu::can({x_TH, weight_H}) ? gpu::rms_norm(x_TH, weight_H, eps, offset) : RmsNorm{};
@@ -161,6 +163,7 @@ RmsNormGradient rms_norm_backward(const at::Tensor& dy_TH, const at::Tensor& x_T
         dy_TH, x_TH, weight_H, inverse_rms_T, residual_TH,
         at::zeros(weight_H.sizes(), weight_H.options().dtype(accumulator_type(weight_H))), offset);
   }
+  RECORD_USER_SCOPE("sluice::rms_norm_backward");
   if constexpr (gpu::kBuilt) {
     const bool takes_residual = !residual_TH.defined() || gpu::can({residual_TH});
     RmsNormGradient out;

@@ -13,6 +13,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
+#include <ATen/record_function.h>
 
 #include <algorithm>
 #include <cmath>
@@ -57,6 +58,7 @@ class Decayed {
   at::Tensor products(const at::Tensor& a_BCK, const at::Tensor& b_BCK) const {
     if (between_.defined()) return at::bmm(a_BCK, turned(b_BCK)).mul_(between_);
     at::Tensor all_BCC = at::zeros({a_BCK.size(0), rows(), rows()}, a_BCK.options());
+    RECORD_USER_SCOPE("sluice::decayed_products");
     if constexpr (gpu::kBuilt) {
       if (gpu::decayed_products(a_BCK, b_BCK, sum_, all_BCC)) return all_BCC;
     }
@@ -83,6 +85,7 @@ class Decayed {
       db_BCK.baddbmm_(turned(d_BCC), a_BCK);
       return;
     }
+    RECORD_USER_SCOPE("sluice::decayed_products_backward");
     if constexpr (gpu::kBuilt) {
       if (gpu::decayed_products_backward(dproducts_BCC, a_BCK, b_BCK, sum_, da_BCK, db_BCK)) return;
     }

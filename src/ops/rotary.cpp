@@ -8,6 +8,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <ATen/record_function.h>
 
 #include <cmath>
 
@@ -97,6 +98,7 @@ void rotate(const at::Tensor& x_TND, const RotaryTable& table, const at::Tensor&
             Rotation rotation) {
   const int64_t dimension = x_TND.size(2);
   SLUICE_ASSERT(x_TND.stride(2) == 1 && x_TND.stride(1) == dimension, "heads must lie end to end in a row");
+  RECORD_USER_SCOPE("sluice::rotate");
   if constexpr (gpu::kBuilt) {
     // A row's heads are adjacent, so checking one row tells whether the kernel takes the values' type.
     const bool whole = 2 * table.cos_PD.size(1) == dimension;

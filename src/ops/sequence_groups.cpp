@@ -16,16 +16,12 @@ int64_t power_of_four(int64_t value) {
   return int64_t{1} << ((digits - 1) / 2 * 2);
 }
 
-int64_t power_of_two(int64_t value, int64_t least) {
-  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(value, least))));
-}
-
 using Rows = std::vector<base::Interval>;
 
 // The groups, and where their parts lie in lists.
 void add_groups(const Rows& queries, const Rows& keys, SequenceTable& table) {
   for (int64_t left = std::ssize(queries), first = 0; left > 0;) {
-    const int64_t count = power_of_four(left);
+    const int64_t count = power_of_four(std::min(left, kMostGrouped));
     SequenceGroup group{
         .first = first, .count = count, .begins_at = table.begins, .lengths_at = table.lengths};
     for (auto i = static_cast<size_t>(first); i < static_cast<size_t>(first + count); ++i) {
@@ -94,8 +90,5 @@ SequenceTable block_table(const std::vector<base::Interval>& queries,
   write_lengths(keys, table, table.lengths_of(RowsOf::kKeys));
   return table;
 }
-
-int64_t planned_length(int64_t longest) { return power_of_two(longest, kLeastPlannedLength); }
-int64_t planned_rows(int64_t rows) { return power_of_two(rows, kLeastPlannedRows); }
 
 }  // namespace sluice::ops

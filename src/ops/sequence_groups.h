@@ -1,6 +1,6 @@
 // Divides packed sequences, or blocks of attention, into groups for kernels that are planned for a fixed
-// number of them. Groups are runs of 1, 4, 16 … neighbours, and planned sizes are powers of two, so that few
-// plans serve any micro-batch and none works on padding sequences.
+// number of them. Groups are runs of 1, 4, 16 or 64 neighbours, so that few plans serve any micro-batch
+// (planned_sizes.h) and none works on padding sequences.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,11 @@
 
 namespace sluice::ops {
 
+inline constexpr int64_t kMostGrouped = 64;
+
 struct SequenceGroup {
   int64_t first = 0;
-  int64_t count = 0;         // a power of four
+  int64_t count = 0;         // a power of four, at most kMostGrouped
   int64_t longest = 0;       // its sequences' queries
   int64_t longest_keys = 0;  // their keys
   int64_t begins_at = 0;     // index in a list of begins: of the group's sequences, and the last one's end
@@ -48,13 +50,5 @@ SequenceTable sequence_table(const std::vector<int64_t>& begins);
 // block i - 1. REQUIRES: as many of both, none empty.
 SequenceTable block_table(const std::vector<base::Interval>& queries,
                           const std::vector<base::Interval>& keys);
-
-// The sizes of a plan for sequences, or micro-batches, of at most so many rows: the next power of two, at
-// least kLeastPlannedLength or kLeastPlannedRows. A longer length costs tiles that end at once; more rows
-// cost workspace. REQUIRES: a positive number.
-inline constexpr int64_t kLeastPlannedLength = 512;
-inline constexpr int64_t kLeastPlannedRows = 4096;
-int64_t planned_length(int64_t longest);
-int64_t planned_rows(int64_t rows);
 
 }  // namespace sluice::ops

@@ -2,15 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include <algorithm>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <random>
-#include <set>
-#include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -87,46 +79,17 @@ TEST(SequenceGroups, BlocksHaveRowsOfQueriesAndKeysAndResultsOneBehindTheOther) 
   EXPECT_EQ(length(RowsOf::kKeys, 1), 30);
 }
 
-TEST(SequenceGroups, PlansAreMadeForPowersOfTwo) {
-  EXPECT_EQ(planned_length(1), 512);
-  EXPECT_EQ(planned_length(512), 512);
-  EXPECT_EQ(planned_length(4097), 8192);
-  EXPECT_EQ(planned_rows(5), 4096);
-  EXPECT_EQ(planned_rows(16'384), 16'384);
-  EXPECT_EQ(planned_rows(16'385), 32'768);
-}
-
-// Plans, forward and backward, that micro-batches of up to 16K tokens need, of random documents of a file,
-// cut at 16K tokens.
-size_t plans_of_random_micro_batches(const std::string& lengths_file, int micro_batches) {
-  std::ifstream file(std::filesystem::path(SLUICE_SOURCE_DIR) / "bench/data" / lengths_file);
-  std::vector<int64_t> lengths{std::istream_iterator<int64_t>(file), {}};
-  EXPECT_FALSE(lengths.empty()) << lengths_file;
-  constexpr int64_t kMostRows = 16'384;
-  std::mt19937_64 random(7);
-  std::set<std::pair<int64_t, int64_t>> forward;
-  std::set<std::tuple<int64_t, int64_t, int64_t>> backward;
-  for (int i = 0; i < micro_batches; ++i) {
-    const int64_t room = kMostRows >> random() % 3;
-    std::vector<int64_t> begins{0};
-    for (int64_t next = 0; next + begins.back() <= room; begins.push_back(begins.back() + next)) {
-      next = std::clamp<int64_t>(lengths[random() % lengths.size()], 1, room);
-      if (next + begins.back() > room) break;
-    }
-    for (const SequenceGroup& group : sequence_table(begins).groups) {
-      forward.emplace(group.count, planned_length(group.longest));
-      backward.emplace(group.count, planned_length(group.longest), planned_rows(begins.back()));
-    }
+// More sequences than a plan has are several groups.
+TEST(SequenceGroups, AThousandSequencesAreGroupsOfAtMost64) {
+  std::vector<int64_t> begins(1001);
+  for (size_t i = 0; i < begins.size(); ++i) begins[i] = static_cast<int64_t>(i);
+  int64_t sequences = 0;
+  for (const SequenceGroup& group : sequence_table(begins).groups) {
+    EXPECT_EQ(group.first, sequences);
+    EXPECT_LE(group.count, kMostGrouped);
+    sequences += group.count;
   }
-  return forward.size() + backward.size();
-}
-
-TEST(SequenceGroups, SomeDozensOfPlansServeTwentyThousandMicroBatches) {
-  for (const char* file : {"wikipedia_lengths.txt", "code_lengths.txt", "system_lengths.txt"}) {
-    const size_t plans = plans_of_random_micro_batches(file, 20'000);
-    EXPECT_LE(plans, 72) << file;
-    EXPECT_GE(plans, 12) << file;
-  }
+  EXPECT_EQ(sequences, 1000);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/baddbmm.h>
+#include <ATen/record_function.h>
 
 #include <algorithm>
 
@@ -78,6 +79,7 @@ void pass_on_cpu(const StatePass& pass) {
 }  // namespace
 
 void pass_states(const StatePass& pass) {
+  RECORD_USER_SCOPE("sluice::pass_states");
   if (dense(pass)) {
     AT_DISPATCH_FLOATING_TYPES(pass.state_SKX.scalar_type(), "pass_states",
                                [&] { pass_on_cpu<scalar_t>(pass); });

@@ -12,7 +12,7 @@
 namespace sluice::plan {
 namespace {
 
-constexpr int kWorld = 12;
+constexpr int kTwelveRanks = 12;
 const std::vector<size_t> kGroupOf = {0, 0, 1, 1, 1, 1, 2, 2};
 
 struct Instance {
@@ -25,9 +25,9 @@ struct Instance {
     for (size_t k = 0; k < groups.size(); ++k) overheads_ns.push_back(rng.between(0, 100'000));
   }
   cost::CostModel cost = test_cost();
-  SchemeCost large{strategy::parse_scheme("<2,1,1>"), cost, kWorld};
-  SchemeCost small{strategy::parse_scheme("<1,1,1>"), cost, kWorld};
-  SchemeCost staged{strategy::parse_scheme("<1,2,1>"), cost, kWorld};
+  SchemeCost large{strategy::parse_scheme("<2,1,1>"), cost, kTwelveRanks};
+  SchemeCost small{strategy::parse_scheme("<1,1,1>"), cost, kTwelveRanks};
+  SchemeCost staged{strategy::parse_scheme("<1,2,1>"), cost, kTwelveRanks};
   std::vector<SchemeGroup> groups = {{&large, 2}, {&small, 4}, {&staged, 2}};
   base::Rng rng;
   std::vector<int64_t> lengths;

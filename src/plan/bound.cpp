@@ -335,13 +335,6 @@ void raise(Bound& best, int64_t lower_ns, Proof proof) {
 
 }  // namespace
 
-std::optional<Bound> lower_bound(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
-                                 const FloorTable& floors) {
-  std::optional<Bound> bound = first_bound(lengths, groups, floors);
-  if (bound) raise_bound(lengths, groups, floors, base::kNever, *bound);
-  return bound;
-}
-
 std::optional<Bound> first_bound(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
                                  const FloorTable& floors) {
   if (lengths.empty()) return Bound{.lower_ns = 0, .prices = std::vector<int64_t>(groups.size(), 1)};

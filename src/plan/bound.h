@@ -42,10 +42,7 @@ struct Bound {
 // Pigeonhole: among the D + 1 longest sequences, two share one of the D pipelines.
 // Longest: if a group has single lanes, for trial values T: no dispatch of the longest sequences ends
 //   by T (plan/longest.h). `lengths` descend. Nothing if a sequence fits no group. Integers only.
-std::optional<Bound> lower_bound(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
-                                 const FloorTable& floors);
-
-// The same in two steps: first without trial values, which is quick; then with them, up to `enough_ns`.
+// The first step has no trial values and is quick. The second has them, up to `enough_ns`.
 std::optional<Bound> first_bound(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,
                                  const FloorTable& floors);
 void raise_bound(std::span<const int64_t> lengths, std::span<const SchemeGroup> groups,

@@ -39,7 +39,7 @@ TEST(Bound, MicroBatchesThatAreNotFullPayTheWholeConstant) {
   const std::vector<int64_t> lengths(8, scheme.max_len_tokens() / 8);
   const std::vector<SchemeGroup> groups = {{&scheme, 4}};
   const int64_t pair_ns = scheme.micro_batch_work_ns(cost::Work::of(std::vector<int64_t>(2, lengths[0])), 1);
-  const int64_t bound_ns = lower_bound(lengths, groups, FloorTable(lengths, groups))->start_ns;
+  const int64_t bound_ns = lower_bound(lengths, groups)->start_ns;
   EXPECT_LE(bound_ns, pair_ns);
   EXPECT_GE(bound_ns, pair_ns - 10);
 }
@@ -59,7 +59,7 @@ TEST(Bound, HoldsWhereRoundingIsMostOfAShare) {
   for (int64_t count = 1; count <= 12; ++count) {
     const std::vector<int64_t> lengths(static_cast<size_t>(count), most / count);
     const int64_t together_ns = fast.micro_batch_work_ns(cost::Work::of(lengths), 1);
-    EXPECT_LE(lower_bound(lengths, groups, FloorTable(lengths, groups))->lower_ns, together_ns) << count;
+    EXPECT_LE(lower_bound(lengths, groups)->lower_ns, together_ns) << count;
   }
 }
 

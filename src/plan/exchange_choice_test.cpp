@@ -42,13 +42,13 @@ std::vector<strategy::Sequence> random_batch(uint64_t seed) {
   return batch;
 }
 
-struct Setting {
+struct TrainingSetting {
   const char* model;
   const char* cluster;
   const char* strategy;
 };
 
-class ExchangeChoice : public testing::TestWithParam<Setting> {};
+class ExchangeChoice : public testing::TestWithParam<TrainingSetting> {};
 
 TEST_P(ExchangeChoice, MoreOfThemNeverMakeAMeanStepLonger) {
   const auto& [model, cluster, strategy] = GetParam();
@@ -95,11 +95,11 @@ TEST_P(ExchangeChoice, UnitsTakeTheCheapest) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Settings, ExchangeChoice,
-                         testing::Values(Setting{"llama-7b", "h100x8", "<1,1,32>"},
-                                         Setting{"llama-7b", "a800x8", "2x<1,1,16>"},
-                                         Setting{"llama-13b", "a800x8", "<2,1,16>"},
-                                         Setting{"llama-7b", "a800x8", "<1,2,16>"},
-                                         Setting{"llama-32b", "a800x8", "<1,1,32>"}),
+                         testing::Values(TrainingSetting{"llama-7b", "h100x8", "<1,1,32>"},
+                                         TrainingSetting{"llama-7b", "a800x8", "2x<1,1,16>"},
+                                         TrainingSetting{"llama-13b", "a800x8", "<2,1,16>"},
+                                         TrainingSetting{"llama-7b", "a800x8", "<1,2,16>"},
+                                         TrainingSetting{"llama-32b", "a800x8", "<1,1,32>"}),
                          [](const auto& info) { return base::text("Setting", info.index); });
 
 TEST(ExchangeChoice, OfOneAllowedIsThatOneOrARing) {

@@ -8,9 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/index.h"
 #include "plan/lane_runs.h"
 
 namespace sluice::plan {
+
+struct Load;
+using LoadIndex = base::Index<Load>;
 
 // Runs of lanes inside nodes that are free from the start of the pass or above a load. A run is found by
 // its number of lanes and its start in O(log(runs)); whole nodes in a row are found by a linear search.
@@ -19,7 +23,7 @@ class FreeLanes {
   struct Run {
     LaneRun lanes;
     int64_t floor_ns = 0;
-    int above = -1;  // a load below, which may grow until the lanes are taken
+    LoadIndex above;  // a load below, if any, which may grow until the lanes are taken
     bool whole = false;
   };
   struct Place {

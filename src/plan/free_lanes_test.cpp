@@ -55,7 +55,7 @@ TEST(FreeLanes, AboveLoadsTheLatestInTimeIsTaken) {
   EXPECT_EQ(free.most_lanes(), 0);
   for (const int64_t floor_ns : {10, 30, 20}) {
     const int first = static_cast<int>(floor_ns);
-    free.add({.lanes = {first, 2}, .floor_ns = floor_ns, .above = first});
+    free.add({.lanes = {first, 2}, .floor_ns = floor_ns, .above = LoadIndex(0)});
   }
   EXPECT_EQ(free.find(2, true, 25)->start_ns, 20);
   EXPECT_FALSE(free.find(2, true, 9));
@@ -87,7 +87,7 @@ TEST(FreeLanes, WhatIsFoundIsTheFirstOfTheBest) {
       EXPECT_EQ(found->run, *best) << "seed " << seed;
       const LaneRun taken{first_lane(free, *found), lanes};
       free.take(found->run, lanes);
-      if (rng.below(2) == 0) free.add({.lanes = taken, .floor_ns = rng.between(0, 8), .above = step});
+      if (rng.below(2) == 0) free.add({.lanes = taken, .floor_ns = rng.between(0, 8), .above = LoadIndex(0)});
     }
   }
 }

@@ -8,13 +8,13 @@
 namespace sluice::plan {
 namespace {
 
-constexpr int kWorld = 8;
+constexpr int kEightRanks = 8;
 
 struct Case {
   explicit Case(const std::string& text, int64_t device_bytes = 128'000'000)
       : cost(test_cost(device_bytes)),
-        strategy(strategy::parse_strategy(text, kWorld)),
-        scheme(strategy.pipelines[0].scheme, cost, kWorld),
+        strategy(strategy::parse_strategy(text, kEightRanks)),
+        scheme(strategy.pipelines[0].scheme, cost, kEightRanks),
         packing(strategy.pipelines[0], scheme, {}, {}, {}),
         improver(packing) {}
 
@@ -25,7 +25,7 @@ struct Case {
   int64_t scheduled_ns(const std::vector<strategy::PipelineMicroBatch>& micro_batches) const {
     strategy::PipelinePlan plan{.pipeline = strategy.pipelines[0],
                                 .micro_batches = in_injection_order(micro_batches, scheme.scheme().cp)};
-    return schedule::schedule_pipeline(schedule::pipeline_load(plan, cost, kWorld)).makespan_ns;
+    return schedule::schedule_pipeline(schedule::pipeline_load(plan, cost, kEightRanks)).makespan_ns;
   }
 
   cost::CostModel cost;

@@ -48,7 +48,7 @@ strategy::StepPlan step_plan_of(const PackedPipeline& packed, const std::vector<
 int64_t bound_ns(const SchemeCost& scheme, std::vector<int64_t> lengths) {
   std::sort(lengths.begin(), lengths.end(), std::greater<>());
   const std::vector<SchemeGroup> groups = {{&scheme, 1}};
-  return lower_bound(lengths, groups, FloorTable(lengths, groups))->lower_ns;
+  return lower_bound(lengths, groups)->lower_ns;
 }
 
 TEST(Lanes, PlansAreValidScoredByTheirScheduleAndAboveTheBound) {
@@ -189,7 +189,7 @@ TEST(Lanes, NothingBeatsTheBoundWhereRingsExposeTransfers) {
     std::vector<int64_t> sorted = lengths;
     std::sort(sorted.begin(), sorted.end(), std::greater<>());
     const std::vector<SchemeGroup> groups = {{&scheme, 1}};
-    const Bound bound = *lower_bound(sorted, groups, FloorTable(sorted, groups));
+    const Bound bound = *lower_bound(sorted, groups);
     by_rings += bound.proof == Proof::kRings ? 1 : 0;
     ASSERT_GE(pack_all(scheme, lengths).makespan_ns, bound.lower_ns) << "seed " << seed;
     const strategy::Pipeline pipeline = pipeline_of(scheme.scheme());

@@ -21,14 +21,13 @@ class Leveller {
  public:
   Leveller(const Packing& packing, WidthTimes& times, Filling& filling)
       : packing_(packing), times_(times), filling_(filling), places_(filling.loads.size()) {
-    std::vector<size_t> load_of(filling.micro_batches.size());
-    for (size_t i = 0; i < filling.loads.size(); ++i)
-      load_of[static_cast<size_t>(filling.loads[i].first_micro_batch)] = i;
+    std::vector<LoadIndex> load_of(filling.micro_batches.size());
+    for (LoadIndex i(0); i < filling.loads.size(); ++i) load_of[filling.loads[i].first_micro_batch] = i;
     for (size_t place = 0; place < filling.micro_batch_of.size(); ++place)
-      places_[load_of[static_cast<size_t>(filling.micro_batch_of[place])]].push_back(static_cast<int>(place));
+      places_[load_of[filling.micro_batch_of[place]]].push_back(static_cast<int>(place));
     longest_ = filling.longest();
     listed_.resize(longest_.size());
-    for (size_t i = 0; i < filling.loads.size(); ++i) {
+    for (LoadIndex i(0); i < filling.loads.size(); ++i) {
       if (!filling.loads[i].divided) list(i);
     }
   }
@@ -42,34 +41,34 @@ class Leveller {
   // A sequence to move there, and one to move back; -1: none.
   struct Step {
     int64_t over_ns = 0;  // the longest half afterwards, minus its pass's longest
-    size_t to = 0;
+    LoadIndex to;
     int place = -1;
     int back = -1;
   };
 
   // The loads of a pass by time; `both` by number of lanes.
   // Divided loads are left out: their lanes' loads take no less.
-  using ByTime = std::set<std::pair<int64_t, size_t>>;
+  using ByTime = std::set<std::pair<int64_t, LoadIndex>>;
   struct Listed {
     ByTime forwards, backwards;
     std::map<int, ByTime> both;
   };
   Listed& listed_of(const Load& load) { return listed_[static_cast<size_t>(load.pass)]; }
-  void list(size_t index) {
+  void list(LoadIndex index) {
     const Load& load = filling_.loads[index];
     Listed& listed = listed_of(load);
     listed.forwards.emplace(load.takes.forward_ns, index);
     listed.backwards.emplace(load.takes.backward_ns, index);
     listed.both[load.lanes.lanes].emplace(load.takes.both_ns(), index);
   }
-  void unlist(size_t index) {
+  void unlist(LoadIndex index) {
     const Load& load = filling_.loads[index];
     Listed& listed = listed_of(load);
     listed.forwards.erase({load.takes.forward_ns, index});
     listed.backwards.erase({load.takes.backward_ns, index});
     listed.both[load.lanes.lanes].erase({load.takes.both_ns(), index});
   }
-  void change(size_t index) {
+  void change(LoadIndex index) {
     Load& load = filling_.loads[index];
     unlist(index);
     load.takes = batch(index).takes = takes(load, batch(index).work);
@@ -80,9 +79,7 @@ class Leveller {
   }
 
   const Halves& longest_of(const Load& load) const { return longest_[static_cast<size_t>(load.pass)]; }
-  LanePart& batch(size_t load) {
-    return filling_.micro_batches[static_cast<size_t>(filling_.loads[load].first_micro_batch)];
-  }
+  LanePart& batch(LoadIndex load) { return filling_.micro_batches[filling_.loads[load].first_micro_batch]; }
   Halves takes(const Load& load, const cost::Work& work) {
     Halves takes = times_.takes(work, load.width);
     takes += load.exchange;
@@ -96,15 +93,15 @@ class Leveller {
 
   // Takes a step away from one of the loads whose half is the longest of its pass.
   bool step() {
-    std::set<size_t> last;
+    std::set<LoadIndex> last;
     for (const Listed& listed : listed_) {
       for (const ByTime* of : {&listed.forwards, &listed.backwards}) {
         if (of->empty()) continue;
-        for (auto at = of->lower_bound({of->rbegin()->first, 0}); at != of->end(); ++at)
+        for (auto at = of->lower_bound({of->rbegin()->first, LoadIndex(0)}); at != of->end(); ++at)
           last.insert(at->second);
       }
     }
-    for (const size_t from : last) {
+    for (const LoadIndex from : last) {
       const int64_t negligible_ns = longest_of(filling_.loads[from]).both_ns() / kNegligiblePart;
       const Step best = best_of(from, -negligible_ns);
       if (best.place < 0) continue;
@@ -117,11 +114,11 @@ class Leveller {
     return false;
   }
 
-  Step best_of(size_t from, int64_t below_ns) {
+  Step best_of(LoadIndex from, int64_t below_ns) {
     Step best{.over_ns = below_ns};
-    const std::vector<size_t> others = slackest(from);
+    const std::vector<LoadIndex> others = slackest(from);
     for (const int place : places_[from]) {
-      for (const size_t to : others) {
+      for (const LoadIndex to : others) {
         consider(from, {.to = to, .place = place}, best);
         for (const int back : partners(to, place)) {
           if (back >= 0) consider(from, {.to = to, .place = place, .back = back}, best);
@@ -132,8 +129,8 @@ class Leveller {
   }
 
   // The few other loads with most slack.
-  std::vector<size_t> slackest(size_t from) const {
-    std::vector<std::pair<int64_t, size_t>> slack;
+  std::vector<LoadIndex> slackest(LoadIndex from) const {
+    std::vector<std::pair<int64_t, LoadIndex>> slack;
     for (const Listed& listed : listed_) {
       for (const auto& [lanes, both] : listed.both) {
         size_t more = kMovesTried + 1;  // one may be `from`
@@ -144,7 +141,7 @@ class Leveller {
     }
     const size_t tried = std::min(kMovesTried, slack.size());
     std::ranges::partial_sort(slack, slack.begin() + static_cast<std::ptrdiff_t>(tried));
-    std::vector<size_t> loads;
+    std::vector<LoadIndex> loads;
     for (size_t i = 0; i < tried; ++i) loads.push_back(slack[i].second);
     return loads;
   }
@@ -154,7 +151,7 @@ class Leveller {
   }
 
   // The neighbours of the ideal partner, which would leave both loads equally far from their passes' longest.
-  std::array<int, 2> partners(size_t to, int place) const {
+  std::array<int, 2> partners(LoadIndex to, int place) const {
     const int64_t ideal_ns = times_.work_ns(place) - slack_ns(filling_.loads[to]) / 2;
     const std::vector<int>& others = places_[to];
     const auto at = std::ranges::lower_bound(others, ideal_ns, std::greater<>(),
@@ -166,7 +163,7 @@ class Leveller {
     return load.width >= times_.first_width(place) && load.width < times_.end_width(place);
   }
 
-  void consider(size_t from, Step step, Step& best) {
+  void consider(LoadIndex from, Step step, Step& best) {
     const Load &a = filling_.loads[from], &b = filling_.loads[step.to];
     if (!fits(step.place, b) || (step.back >= 0 && !fits(step.back, a))) return;
     cost::Work given = batch(from).work, taken = batch(step.to).work;
@@ -183,7 +180,7 @@ class Leveller {
     if (step.over_ns < best.over_ns) best = step;
   }
 
-  void move(size_t from, size_t to, int place) {
+  void move(LoadIndex from, LoadIndex to, int place) {
     batch(from).work -= times_.share(place, filling_.loads[from].width);
     batch(to).work += times_.share(place, filling_.loads[to].width);
     std::erase(places_[from], place);

@@ -22,8 +22,8 @@ std::vector<strategy::Sequence> batch(uint64_t seed, int64_t longest) {
   return sequences;
 }
 
-Planner planner_of(const std::vector<std::string>& candidates, int world_size,
-                   std::shared_ptr<const Method> method = ours()) {
+Planner laned_planner(const std::vector<std::string>& candidates, int world_size,
+                      std::shared_ptr<const Method> method = ours()) {
   PlannerOptions options{.world_size = world_size, .method = std::move(method)};
   for (const std::string& text : candidates)
     options.candidates.push_back(strategy::parse_strategy(text, world_size));
@@ -34,7 +34,7 @@ Planner planner_of(const std::vector<std::string>& candidates, int world_size,
 TEST(SharedLanes, PlansAreValidAndScoredByTheirScheduleAndNeverBelowTheBound) {
   for (const char* text :
        {"<1,1,2,2>", "<1,1,8,4>", "<1,1,8,8>", "<1,2,4,2>", "<2,1,4,4>", "<1,1,4,2> + 4x<1,1,1>"}) {
-    const Planner planner = planner_of({text}, 8);
+    const Planner planner = laned_planner({text}, 8);
     const int64_t holds = planner.max_len_tokens();
     ASSERT_GT(holds, 0) << text;
     for (uint64_t seed = 0; seed < 20; ++seed) {
@@ -97,7 +97,7 @@ TEST(SharedLanes, SharedParametersMakeRoom) {
 
 TEST(SharedLanes, MethodsThatKnowNothingOfItRefuse) {
   EXPECT_THAT(
-      [] { planner_of({"<1,1,4,2>"}, 4, plain()); },
+      [] { laned_planner({"<1,1,4,2>"}, 4, plain()); },
       ThrowsMessage<base::InputError>(HasSubstr("leave the 2 of <1,1,4,2> out, or plan with method 'ours'")));
 }
 

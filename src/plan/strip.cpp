@@ -203,16 +203,26 @@ bool Strip::join(int place, int first_width, int end_width, Room room) {
   return std::ranges::any_of(joins_, [&](const auto& join) { return extend(place, join.second); });
 }
 
+LoadIndex Strip::add_load(const Load& load) {
+  filling_.loads.push_back(load);
+  return LoadIndex(filling_.loads.size() - 1);
+}
+
+LanePartIndex Strip::add_micro_batch(const LanePart& part) {
+  filling_.micro_batches.push_back(part);
+  return LanePartIndex(filling_.micro_batches.size() - 1);
+}
+
 // Adds the sequence to the fullest micro-batch with room, or to a new one if it has tokens for each lane.
-bool Strip::extend(int place, int index) {
+bool Strip::extend(int place, LoadIndex index) {
   Load& extended = load(index);
   const cost::Work& share = times_.share(place, extended.width);
-  const int into = fullest_with_room(extended, share.tokens);
-  const bool may_begin = extended.part_of < 0 && extended.width < times_.end_width(place);
-  if (into < 0 && !may_begin) return false;
+  LanePartIndex into = fullest_with_room(extended, share.tokens);
+  const bool may_begin = !extended.part_of.exists() && extended.width < times_.end_width(place);
+  if (!into.exists() && !may_begin) return false;
   LanePart grown{.work = share, .takes = times_.alone(place, extended.width)};
   Halves takes = extended.takes;
-  if (into >= 0) {
+  if (into.exists()) {
     grown = micro_batch(into);
     takes -= grown.takes;
     grown.work += share;
@@ -224,15 +234,13 @@ bool Strip::extend(int place, int index) {
   close(index);
   left_ns_ -= (takes.both_ns() - extended.takes.both_ns()) * extended.lanes.lanes;
   extended.takes = takes;
-  if (into >= 0) {
+  if (into.exists()) {
     micro_batch(into) = grown;
-    filling_.micro_batch_of.push_back(into);
   } else {
     grown.next = extended.first_micro_batch;
-    extended.first_micro_batch = static_cast<int>(filling_.micro_batches.size());
-    filling_.micro_batch_of.push_back(extended.first_micro_batch);
-    filling_.micro_batches.push_back(grown);
+    into = extended.first_micro_batch = add_micro_batch(grown);
   }
+  filling_.micro_batch_of.push_back(into);
   note_room(extended);
   for (size_t run = extended.free_begin; run < extended.free_end; ++run)
     pass_of(extended).free.raise(run, extended.end_ns());
@@ -240,18 +248,18 @@ bool Strip::extend(int place, int index) {
   return true;
 }
 
-int Strip::fullest_with_room(const Load& load, int64_t tokens) {
-  int fullest = -1;
-  for (int next = load.first_micro_batch; next >= 0; next = micro_batch(next).next) {
+LanePartIndex Strip::fullest_with_room(const Load& load, int64_t tokens) {
+  LanePartIndex fullest;
+  for (LanePartIndex next = load.first_micro_batch; next.exists(); next = micro_batch(next).next) {
     if (micro_batch(next).work.tokens + tokens > load.most_tokens) continue;
-    if (fullest < 0 || micro_batch(next).work.tokens > micro_batch(fullest).work.tokens) fullest = next;
+    if (!fullest.exists() || micro_batch(next).work.tokens > micro_batch(fullest).work.tokens) fullest = next;
   }
   return fullest;
 }
 
 void Strip::note_room(Load& load) {
   load.room_tokens = 0;
-  for (int next = load.first_micro_batch; next >= 0; next = micro_batch(next).next)
+  for (LanePartIndex next = load.first_micro_batch; next.exists(); next = micro_batch(next).next)
     load.room_tokens = std::max(load.room_tokens, load.most_tokens - micro_batch(next).work.tokens);
 }
 
@@ -281,22 +289,20 @@ bool Strip::begin(int place) {
     }
   }
   if (!best) return false;
-  const auto index = static_cast<int>(filling_.loads.size());
-  const auto first_micro_batch = static_cast<int>(filling_.micro_batches.size());
   const cost::Work& share = times_.share(place, best->width);
   const Halves& alone = times_.alone(place, best->width);
-  filling_.loads.push_back({.lanes = take(*best),
-                            .width = best->width,
-                            .pass = best->pass,
-                            .start_ns = best->of.start_ns,
-                            .takes = alone,
-                            .most_tokens = capacity(),
-                            .room_tokens = capacity() - share.tokens,
-                            .first_micro_batch = first_micro_batch});
+  const LanePartIndex part = add_micro_batch({.work = share, .takes = alone});
+  filling_.micro_batch_of.push_back(part);
+  const LoadIndex index = add_load({.lanes = take(*best),
+                                    .width = best->width,
+                                    .pass = best->pass,
+                                    .start_ns = best->of.start_ns,
+                                    .takes = alone,
+                                    .most_tokens = capacity(),
+                                    .room_tokens = capacity() - share.tokens,
+                                    .first_micro_batch = part});
   left_ns_ -= (alone.both_ns() - constant_ns_) * times_.lanes(best->width);
   usable_tokens_ -= passes_[static_cast<size_t>(best->pass)].usable_tokens * times_.lanes(best->width);
-  filling_.micro_batches.push_back({.work = share, .takes = alone});
-  filling_.micro_batch_of.push_back(first_micro_batch);
   const int lanes = load(index).lanes.lanes;
   const bool divides = trial_->keeps_whole && lanes > packing_.node_lanes;
   if (trial_->stacks && lanes > 1 && !divides) lay_free_above(index);
@@ -304,7 +310,7 @@ bool Strip::begin(int place) {
   return true;
 }
 
-void Strip::divide(int index) {
+void Strip::divide(LoadIndex index) {
   Load& divided = load(index);
   divided.divided = true;
   const LanePart part = micro_batch(divided.first_micro_batch);
@@ -319,10 +325,8 @@ void Strip::divide(int index) {
   const LaneRun lanes = divided.lanes;
   for (int lane = lanes.first; lane < lanes.end(); ++lane) {
     of_lane.lanes = {lane, 1};
-    of_lane.first_micro_batch = static_cast<int>(filling_.micro_batches.size());
-    filling_.micro_batches.push_back(part);
-    filling_.loads.push_back(of_lane);
-    open(static_cast<int>(filling_.loads.size()) - 1);
+    of_lane.first_micro_batch = add_micro_batch(part);
+    open(add_load(of_lane));
   }
 }
 
@@ -338,14 +342,14 @@ LaneRun Strip::take(const Place& at) {
   const LaneRun taken{free.run(at.of.run).lanes.first, times_.lanes(at.width)};
   const auto [first, end] = free.take(at.of.run, taken.lanes);
   for (size_t run = first; run < end; ++run) {
-    if (const int below = free.run(run).above; below >= 0) close(below);
+    if (const LoadIndex below = free.run(run).above; below.exists()) close(below);
   }
   if (!trial_->stacks && free.most_lanes() == 0)
     free_passes_.erase(std::ranges::lower_bound(free_passes_, at.pass));
   return taken;
 }
 
-void Strip::lay_free_above(int index) {
+void Strip::lay_free_above(LoadIndex index) {
   Load& below = load(index);
   FreeLanes& free = pass_of(below).free;
   below.free_begin = free.runs();
@@ -359,7 +363,7 @@ void Strip::lay_free_above(int index) {
   below.free_end = free.runs();
 }
 
-Strip::Open Strip::opened(const Load& load, int index) {
+Strip::Open Strip::opened(const Load& load, LoadIndex index) {
   const Halves& most = pass_of(load).most;
   const auto room_tokens =
       static_cast<int32_t>(std::clamp<int64_t>(load.room_tokens, -1, std::numeric_limits<int32_t>::max()));
@@ -374,7 +378,7 @@ Strip::Open Strip::opened(const Load& load, int index) {
 }
 
 // Opens the load unless not even the shortest sequence has room or time.
-void Strip::open(int index) {
+void Strip::open(LoadIndex index) {
   Load& of = load(index);
   const int shortest = times_.places() - 1;
   const Open entry = opened(of, index);
@@ -389,7 +393,7 @@ void Strip::open(int index) {
 }
 
 // REQUIRES: the load has not changed since it was opened.
-void Strip::close(int index) {
+void Strip::close(LoadIndex index) {
   Load& closed = load(index);
   const Open entry = opened(closed, index);
   auto& open = open_[static_cast<size_t>(closed.width)];
@@ -407,13 +411,12 @@ std::vector<strategy::MicroBatchSequence> Strip::sequences_of(const std::vector<
 }
 
 // Adds one micro-batch per lane part; a divided load's micro-batch includes its lanes' whole sequences.
-void Strip::add_micro_batches(const Filling& filling, size_t index, const Places& places,
+void Strip::add_micro_batches(const Filling& filling, LoadIndex index, const Places& places,
                               std::optional<int> pass, std::vector<PipelineMicroBatch>& micro_batches) const {
-  const auto of = [&](int micro_batch) { return sequences_of(places[static_cast<size_t>(micro_batch)]); };
+  const auto of = [&](LanePartIndex micro_batch) { return sequences_of(places[micro_batch]); };
   const Load& load = filling.loads[index];
-  if (load.part_of >= 0) return;
-  for (int next = load.first_micro_batch; next >= 0;
-       next = filling.micro_batches[static_cast<size_t>(next)].next) {
+  if (load.part_of.exists()) return;
+  for (LanePartIndex next = load.first_micro_batch; next.exists(); next = filling.micro_batches[next].next) {
     micro_batches.push_back(
         {.first_lane = load.lanes.first, .lanes = load.lanes.lanes, .sequences = of(next), .pass = pass});
   }
@@ -429,18 +432,19 @@ void Strip::add_micro_batches(const Filling& filling, size_t index, const Places
 std::vector<PipelineMicroBatch> Strip::pipeline_micro_batches(const Filling& filling) const {
   Places places(filling.micro_batches.size());
   for (size_t place = 0; place < filling.micro_batch_of.size(); ++place)
-    places[static_cast<size_t>(filling.micro_batch_of[place])].push_back(static_cast<int>(place));
+    places[filling.micro_batch_of[place]].push_back(static_cast<int>(place));
   const std::vector<Load>& all = filling.loads;
-  std::vector<size_t> loads(all.size());
-  std::iota(loads.begin(), loads.end(), size_t{0});
+  std::vector<LoadIndex> loads(all.size());
+  std::iota(loads.begin(), loads.end(), LoadIndex(0));
   const int share = packing_.scheme.scheme().fsdp;
   if (in_passes())
-    std::ranges::stable_sort(loads, {}, [&](size_t i) { return std::pair(all[i].pass, all[i].lanes.first); });
+    std::ranges::stable_sort(loads, {},
+                             [&](LoadIndex i) { return std::pair(all[i].pass, all[i].lanes.first); });
   std::vector<PipelineMicroBatch> micro_batches;
   int passes = 0;
   int reached = 0;  // end of the current pass's share groups
   const Load* before = nullptr;
-  for (const size_t index : loads) {
+  for (const LoadIndex index : loads) {
     const Load& load = all[index];
     if (before == nullptr || load.pass != before->pass) reached = 0;
     before = &load;

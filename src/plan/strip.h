@@ -40,6 +40,9 @@ struct Trial {
   bool to_most_left() const { return stacks || spreads; }
 };
 
+struct LanePart;
+using LanePartIndex = base::Index<LanePart>;
+
 // The micro-batches that neighbouring lanes run one after the other: whole sequences on one lane,
 // sequences that are each cut over all lanes on several. Each lane of a divided load is a load,
 // too, with its part and whole sequences beside it; these loads follow the divided one in the list.
@@ -48,13 +51,13 @@ struct Load {
   int width = 0;  // as in WidthTimes
   int pass = 0;
   bool divided = false;
-  int part_of = -1;             // the load that was divided
+  LoadIndex part_of;            // the load that was divided, if any
   SchemeCost::Halves exchange;  // on a divided load's lane: the exposed exchange of the part
   int64_t start_ns = 0;         // in its pass
   SchemeCost::Halves takes;
   int64_t most_tokens = 0;  // limit of a micro-batch, on each lane
   int64_t room_tokens = 0;  // left on each lane of its emptiest micro-batch
-  int first_micro_batch = 0;
+  LanePartIndex first_micro_batch;
   // The free lanes above it in its pass: a range of FreeLanes' runs.
   size_t free_begin = 0;
   size_t free_end = 0;
@@ -66,14 +69,14 @@ struct Load {
 struct LanePart {
   cost::Work work;  // on each lane
   SchemeCost::Halves takes;
-  int next = -1;  // index in the same load; -1: none
+  LanePartIndex next;  // in the same load, if any
 };
 
 // All sequences on their lanes, as indices into vectors.
 struct Filling {
   std::vector<Load> loads;  // a lane's loads in the order in which it runs them
   std::vector<LanePart> micro_batches;
-  std::vector<int> micro_batch_of;  // by place in the packing
+  std::vector<LanePartIndex> micro_batch_of;  // by place in the packing
 
   // The sum over passes of the longest load, or, if `apart`, of the longest forward and longest backward.
   int64_t end_ns(bool apart) const;
@@ -104,7 +107,7 @@ class Strip {
   // A load that may take more: the time left after it, and its room_tokens.
   struct Open {
     int64_t left_ns = 0;
-    int load = 0;
+    LoadIndex load;
     int32_t room_tokens = 0;  // saturates
     auto operator<=>(const Open&) const = default;
   };
@@ -127,25 +130,27 @@ class Strip {
     return scheme.fsdp > 1 || scheme.pp > 1;
   }
   int64_t capacity() const { return std::min(trial_->most_tokens, packing_.scheme.lane_max_len_tokens()); }
-  Load& load(int index) { return filling_.loads[static_cast<size_t>(index)]; }
-  LanePart& micro_batch(int index) { return filling_.micro_batches[static_cast<size_t>(index)]; }
+  Load& load(LoadIndex index) { return filling_.loads[index]; }
+  LanePart& micro_batch(LanePartIndex index) { return filling_.micro_batches[index]; }
   OpenPass& pass_of(const Load& load) { return passes_[static_cast<size_t>(load.pass)]; }
   bool in_time(const SchemeCost::Halves& takes, int64_t start_ns, const SchemeCost::Halves& most) const;
   bool put(int place);
   bool join(int place, int first_width, int end_width, Room room);
-  bool extend(int place, int load);
-  int fullest_with_room(const Load& load, int64_t tokens);
+  bool extend(int place, LoadIndex load);
+  LanePartIndex fullest_with_room(const Load& load, int64_t tokens);
   void note_room(Load& load);
   bool begin(int place);
   int first_width(int place, const SchemeCost::Halves& most);
   bool allows(int place, int width, const SchemeCost::Halves& most);
   std::optional<FreeLanes::Place> find(const SchemeCost::Halves& takes, int lanes, OpenPass& pass);
   LaneRun take(const Place& at);
-  void divide(int load);
-  void lay_free_above(int load);
-  Open opened(const Load& load, int index);
-  void open(int load);
-  void close(int load);
+  LoadIndex add_load(const Load& load);
+  LanePartIndex add_micro_batch(const LanePart& part);
+  void divide(LoadIndex load);
+  void lay_free_above(LoadIndex load);
+  Open opened(const Load& load, LoadIndex index);
+  void open(LoadIndex load);
+  void close(LoadIndex load);
   // Checks time and tokens left; false proves that the rest does not fit.
   bool may_hold_rest(int place) const;
   cost::Wide tokens_in(cost::Wide ns) const { return (ns * tokens_per_ns_ >> kRateBits) + 1; }
@@ -153,7 +158,8 @@ class Strip {
   void count_rest_tokens();
   using Places = std::vector<std::vector<int>>;  // by micro-batch
   std::vector<strategy::MicroBatchSequence> sequences_of(const std::vector<int>& places) const;
-  void add_micro_batches(const Filling& filling, size_t load, const Places& places, std::optional<int> pass,
+  void add_micro_batches(const Filling& filling, LoadIndex load, const Places& places,
+                         std::optional<int> pass,
                          std::vector<strategy::PipelineMicroBatch>& micro_batches) const;
 
   const Packing& packing_;
@@ -171,7 +177,7 @@ class Strip {
   int64_t rest_capacity_ = -1;                // the capacity that rest_tokens_ counts for
   int64_t usable_tokens_ = 0;                 // over open loads and free lanes
   int64_t tokens_per_ns_ = int64_t{1} << 56;  // an upper bound on one lane; fixed point of kRateBits
-  std::vector<std::pair<int64_t, int>> joins_;  // for join(): by time left, and the load
+  std::vector<std::pair<int64_t, LoadIndex>> joins_;  // for join(): by time left, and the load
 };
 
 }  // namespace sluice::plan

@@ -44,13 +44,13 @@ void expect_micro_batches_hold_their_sequences(const Packing& packing, const Fil
   ASSERT_EQ(filling.micro_batch_of.size(), packing.lengths.size());
   for (const Load& load : filling.loads) {
     int64_t takes_ns = 0;
-    for (int next = load.first_micro_batch; next >= 0;) {
+    for (LanePartIndex next = load.first_micro_batch; next.exists();) {
       const LanePart& of = filling.micro_batches[static_cast<size_t>(next)];
       cost::Work work;
       int64_t exposed_ns = 0;
-      if (load.part_of >= 0) {
-        const Load& divided = filling.loads[static_cast<size_t>(load.part_of)];
-        const LanePart& part = filling.micro_batches[static_cast<size_t>(divided.first_micro_batch)];
+      if (load.part_of.exists()) {
+        const Load& divided = filling.loads[load.part_of];
+        const LanePart& part = filling.micro_batches[divided.first_micro_batch];
         work = part.work;
         exposed_ns = part.takes.both_ns() - packing.scheme.micro_batch_work_ns(work, 1);
       }
@@ -101,7 +101,8 @@ TEST(Strip, WhatIsFilledLiesOnItsLanesAndEndsInTime) {
     expect_lanes_run_one_load_at_a_time(filling, passes, scheme.cp);
     expect_micro_batches_hold_their_sequences(packing, filling);
     const std::vector<strategy::PipelineMicroBatch> micro_batches = strip.pipeline_micro_batches(filling);
-    const auto parts = std::ranges::count_if(filling.loads, [](const Load& of) { return of.part_of >= 0; });
+    const auto parts =
+        std::ranges::count_if(filling.loads, [](const Load& of) { return of.part_of.exists(); });
     EXPECT_EQ(std::ssize(micro_batches), std::ssize(filling.micro_batches) - parts);
     if (std::ranges::any_of(micro_batches,
                             [](const strategy::PipelineMicroBatch& of) { return !of.own.empty(); }))

@@ -1,10 +1,14 @@
 // Small cost models for the tests of this module.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <vector>
 
+#include "base/never.h"
 #include "cost/analytic.h"
 #include "model/test_outline.h"
+#include "plan/bound.h"
 
 namespace sluice::plan {
 
@@ -17,6 +21,15 @@ inline cost::CostModel test_cost(int64_t device_bytes = 128'000'000, int64_t lay
   // test's batches, as they are when formulas of memory are refined.
   options.memory.transient_bytes_per_token = 7424;
   return cost::CostModel(std::move(options));
+}
+
+// The bound with all proofs.
+inline std::optional<Bound> lower_bound(std::span<const int64_t> lengths,
+                                        std::span<const SchemeGroup> groups) {
+  const FloorTable floors(lengths, groups);
+  std::optional<Bound> bound = first_bound(lengths, groups, floors);
+  if (bound) raise_bound(lengths, groups, floors, base::kNever, *bound);
+  return bound;
 }
 
 }  // namespace sluice::plan

@@ -4,11 +4,13 @@
 #include <cmath>
 #include <optional>
 
+#include "base/axis.h"
 #include "base/text.h"
 #include "report/numbers.h"
 
 namespace sluice::report {
 
+using base::Axis;
 using base::coordinate;
 using base::Markup;
 using base::text;
@@ -37,26 +39,8 @@ std::optional<Bounds> bounds_of(const Chart& chart, bool across) {
   return bounds;
 }
 
-// Decimal places that tell an axis' ticks apart.
-int tick_digits(const Axis& axis) {
-  if (axis.ticks.size() < 2) return 0;
-  const double step = axis.ticks[1] - axis.ticks[0];
-  int digits = 0;
-  for (double scaled = step; digits < 6 && std::abs(scaled - std::round(scaled)) > 1e-6 * scaled;
-       scaled *= 10)
-    ++digits;
-  return digits;
-}
-
-double down(const Axis& y, double value) { return kHeight * (1 - y.share(value)); }
-
 void draw_axes(Markup& out, const Chart& chart, const Axis& x, const Axis& y) {
-  for (const double tick : y.ticks) {
-    const std::string at = coordinate(down(y, tick));
-    out.leaf("line", {{"class", "grid"}, {"x1", "0"}, {"x2", "100%"}, {"y1", at}, {"y2", at}});
-    out.leaf("text", {{"class", "tick end"}, {"x", "-8"}, {"y", coordinate(down(y, tick) + 4)}},
-             tick_text(y, tick));
-  }
+  draw_grid(out, y, kHeight);
   for (const double tick : x.ticks) {
     out.leaf("text",
              {{"class", "tick middle"},
@@ -73,7 +57,8 @@ void draw_line(Markup& out, const Series& series, const Axis& x, const Axis& y) 
   const size_t stride = std::max<size_t>(1, series.points.size() / kMostPoints);
   for (size_t i = 0; i < series.points.size(); i += stride) {
     const auto& [px, py] = series.points[i];
-    points += text(points.empty() ? "" : " ", coordinate(1000 * x.share(px)), ",", coordinate(down(y, py)));
+    points +=
+        text(points.empty() ? "" : " ", coordinate(1000 * x.share(px)), ",", coordinate(y.down(py, kHeight)));
   }
   const auto stretched = out.element("svg", {{"viewBox", text("0 0 1000 ", kHeight)},
                                              {"preserveAspectRatio", "none"},
@@ -88,7 +73,7 @@ void draw_dots(Markup& out, const Series& series, const Axis& x, const Axis& y, 
     const auto& [px, py] = series.points[i];
     const auto dot = out.element("circle", {{"class", "dot " + series.style},
                                             {"cx", coordinate(100 * x.share(px), "%")},
-                                            {"cy", coordinate(down(y, py))},
+                                            {"cy", coordinate(y.down(py, kHeight))},
                                             {"r", series.points.size() > 150 ? "1.8" : "2.8"}});
     out.leaf("title", text(series.title, ", ", "step ", decimal(px, 0), ": ", significant(py, 3), " ", unit));
   }
@@ -102,7 +87,7 @@ void draw_names(Markup& out, const Chart& chart, const Axis& y) {
   };
   std::vector<Name> names;
   for (const Series& series : chart.series) {
-    if (!series.points.empty()) names.push_back({&series, down(y, series.points.back().second) + 4});
+    if (!series.points.empty()) names.push_back({&series, y.down(series.points.back().second, kHeight) + 4});
   }
   std::ranges::stable_sort(names, {}, &Name::at);
   for (size_t i = 1; i < names.size(); ++i)
@@ -147,37 +132,18 @@ void draw_legend(Markup& out, const Chart& chart) {
 
 }  // namespace
 
-Axis round_axis(double low, double high, int ticks) {
-  if (!(high > low)) high = low + (low == 0 ? 1 : std::abs(low) * 0.1);
-  const double rough = (high - low) / ticks;
-  const double power = std::pow(10, std::floor(std::log10(rough)));
-  double step = 10 * power;
-  for (const double factor : {1.0, 2.0, 2.5, 5.0}) {
-    if (factor * power < rough * 0.999) continue;
-    step = factor * power;
-    break;
-  }
-  Axis axis{std::floor(low / step + 1e-9) * step, std::ceil(high / step - 1e-9) * step, {}};
-  const auto count = static_cast<int>(std::llround((axis.high - axis.low) / step));
-  for (int i = 0; i <= count; ++i) axis.ticks.push_back(axis.low + i * step);
-  return axis;
-}
-
-std::string tick_text(const Axis& axis, double tick) {
-  return tick == 0 ? "0" : decimal(tick, tick_digits(axis));
-}
-
 void draw_chart(Markup& out, const Chart& chart) {
   const std::optional<Bounds> across = bounds_of(chart, true);
   const std::optional<Bounds> upward = bounds_of(chart, false);
   if (!across) return;
-  Axis x = round_axis(across->low, across->high, 8);
+  Axis x = base::round_axis(across->low, across->high, 8);
   std::erase_if(x.ticks, [&](double tick) {  // steps are whole
     return tick < across->low || tick > across->high || tick != std::round(tick);
   });
   x.low = across->low;
   x.high = across->high > across->low ? across->high : across->low + 1;
-  const Axis y = round_axis(chart.from_zero ? std::min(0.0, upward->low) : upward->low, upward->high, 5);
+  const Axis y =
+      base::round_axis(chart.from_zero ? std::min(0.0, upward->low) : upward->low, upward->high, 5);
   const bool named = chart.series.size() > 1;
   if (named) draw_legend(out, chart);
   const auto frame =

@@ -1,4 +1,4 @@
-// Axes, and charts of values over steps. Positions across are percentages and positions down are pixels, so
+// Charts of values over steps. Positions across are percentages and positions down are pixels, so
 // that a chart fills any width while its text keeps its size.
 #pragma once
 
@@ -9,19 +9,6 @@
 #include "base/markup.h"
 
 namespace sluice::report {
-
-struct Axis {
-  double low = 0;
-  double high = 1;
-  std::vector<double> ticks;  // round numbers within [low, high]
-
-  double share(double value) const { return (value - low) / (high - low); }
-};
-
-// From `low` to `high`, extended to round ticks, about `ticks` of them.
-Axis round_axis(double low, double high, int ticks);
-// The tick with as many decimal places as tell the axis' ticks apart.
-std::string tick_text(const Axis& axis, double tick);
 
 struct Series {
   std::string title;

@@ -1,7 +1,6 @@
 // The ranks that compute slowly, over steps and ranks.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <functional>
 #include <numeric>
 #include <set>
@@ -57,12 +56,6 @@ Slowdowns slowdowns_of(const SystemRun& run) {
   return slowdowns;
 }
 
-std::string shown_slowdown(double slowdown) {
-  char digits[16];
-  std::snprintf(digits, sizeof digits, "%.2f", slowdown);
-  return digits;
-}
-
 void draw_row(Markup& out, const Slowdowns& slowdowns, size_t rank) {
   const auto row = out.element("div", {{"class", "row slim"}});
   {
@@ -88,7 +81,7 @@ void draw_row(Markup& out, const Slowdowns& slowdowns, size_t rank) {
     }
   }
   const auto value = out.element("div", {{"class", "value"}});
-  out.text(shown_slowdown(slowdowns.mean[rank]));
+  out.text(decimal(slowdowns.mean[rank], 2));
   out.leaf("small", slowdowns.slow_steps[rank] > 0 ? text(slowdowns.slow_steps[rank], " slow") : "");
 }
 
@@ -100,11 +93,7 @@ void draw_path(Markup& out, const SystemRun& run) {
   if (looked_at == run.steps.rend()) return;
   constexpr size_t kMostShares = 12;
   Table table{.head = {"rank", "on", "ms", "planned", "beyond"}, .rows = {}, .letters = "rlrrr"};
-  const auto ms = [](int64_t ns) {
-    char digits[32];
-    std::snprintf(digits, sizeof digits, "%.1f", milliseconds(ns));
-    return std::string(digits);
-  };
+  const auto ms = [](int64_t ns) { return decimal(milliseconds(ns), 1); };
   for (const PathShare& share : looked_at->critical_path) {
     if (table.rows.size() == kMostShares) break;
     table.rows.push_back({text(share.rank), share.kind, ms(share.time_ns), ms(share.planned_ns),
@@ -134,7 +123,7 @@ void draw_slowdowns(Markup& out, const RunData& data) {
            "A rank's slowdown is what it computed over what was planned for it, beside the other ranks: "
            "1 is like "
            "the others, whatever they compute. The darker a step, the slower; dark is ",
-           shown_slowdown(kDarkest), "."));
+           decimal(kDarkest, 2), "."));
   if (ranks.size() > kMostRanks) {
     std::ranges::stable_sort(ranks, std::greater{}, [&](size_t rank) { return slowdowns.mean[rank]; });
     ranks.resize(kMostRanks);

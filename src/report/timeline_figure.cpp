@@ -7,11 +7,11 @@
 #include <set>
 #include <tuple>
 
+#include "base/axis.h"
 #include "base/text.h"
 #include "graph/fsdp_moves.h"
 #include "report/figures.h"
 #include "report/numbers.h"
-#include "report/plot.h"
 
 namespace sluice::report {
 
@@ -217,7 +217,7 @@ void draw_boxes(Markup& out, const Row& row, double top, double height, int64_t 
 
 void draw_time_axis(Markup& out, int64_t span_ns) {
   const Unit unit = duration_unit(static_cast<double>(span_ns));
-  const Axis axis = round_axis(0, static_cast<double>(span_ns) / unit.scale, 8);
+  const base::Axis axis = base::round_axis(0, static_cast<double>(span_ns) / unit.scale, 8);
   const auto ticks = out.element("g", {{"class", "time-axis"}});
   for (size_t i = 0; i < axis.ticks.size(); ++i) {
     const double tick = axis.ticks[i];

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "config/config_file.h"
 #include "model/model_figures.h"
+#include "ops/attention.h"
 #include "run/calibration.h"
 #include "run/precision.h"
 #include "session/other_models.h"
@@ -29,6 +30,14 @@ void tell_of_idle_ranks(const std::vector<strategy::Strategy>& candidates, int w
                                " ranks compute nothing: no strategy uses more than ",
                                base::human_count(most, "rank", "ranks"), ": add one of ", world_size,
                                " to parallel.strategies, or set strategies = \"auto\", or start as many"));
+}
+
+// Of a rank's micro-batches: what some candidate holds, and no more than a step has.
+ops::RowLimits row_limits(const plan::Planner& planner, const session::Data& data) {
+  int64_t most = 0;
+  for (const session::DataPhase& phase : data.phases) most = std::max(most, phase.sampling.tokens_per_step);
+  const int64_t longest = data.longest_sequence();
+  return {.rows = std::max(longest, std::min(most, planner.max_len_tokens())), .longest = longest};
 }
 
 }  // namespace
@@ -53,6 +62,11 @@ Planning::Planning(const RunOptions& options, const AgreedConfig& agreed, const 
     if (options_.launch.rank == 0 && options_.membership_number() == 0)
       tell_of_idle_ranks(planner_->options().candidates, world_size());
   });
+  if (device_.device().is_cuda()) {
+    control.together("planning attention", [&] {
+      ops::prepare_attention(row_limits(*planner_, start_.data()), options_.cache, device_.device());
+    });
+  }
 }
 
 // A proposal depends on free memory at its time. A run that resumes on as many ranks with the same settings

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -26,6 +27,7 @@ struct RunOptions {
   };
   corpus::IndexedOptions corpora;  // how corpora in buckets are found
   corpus::PythonTools tools;       // for tokenizers and rewards
+  std::filesystem::path cache;     // what later runs need not make again; empty: nothing is kept
   bool dry_run = false;            // nothing will be written: earlier runs in the directory don't matter
   // For a rank with a supervisor: the state to resume from, and the place of its snapshots.
   std::optional<survive::WorkerContext> worker_context;

@@ -10,7 +10,7 @@
 namespace sluice::run {
 namespace {
 
-struct Texts {
+struct MadeUpTexts {
   std::vector<TextNumbers> numbers;
   std::vector<base::WideHash> hashes;
   void add(const TextNumbers& own, int32_t token) {
@@ -40,7 +40,7 @@ TEST(Retrieval, IsWhatRanksOneByOneGive) {
   base::Rng rng(3);
   for (const int64_t of_group : {2, 3}) {
     constexpr int64_t kGroups = 600;  // more than one block of queries
-    Texts texts;
+    MadeUpTexts texts;
     for (int64_t group = 0; group < kGroups; ++group) {
       const TextNumbers query = random_row(rng);
       texts.add(query, -1);
@@ -73,7 +73,7 @@ TEST(Retrieval, IsWhatRanksOneByOneGive) {
 }
 
 TEST(Retrieval, ATextThatOccursTwiceIsOneDocument) {
-  Texts texts;
+  MadeUpTexts texts;
   for (int32_t group = 0; group < 4; ++group) {
     const double x = group / 2, y = 1 - x;  // two queries for each
     texts.add({x, y}, 100 + group);
@@ -87,7 +87,7 @@ TEST(Retrieval, ATextThatOccursTwiceIsOneDocument) {
 // All documents lie at one place, or at zero: the first one must not count as found.
 TEST(Retrieval, AModelWhoseTextsAreAllAlikeFindsNone) {
   for (const double everywhere : {0.5, 0.0}) {
-    Texts texts;
+    MadeUpTexts texts;
     for (int32_t text = 0; text < 60; ++text) texts.add({everywhere, everywhere}, text);
     const RetrievalScores found = retrieval_scores(texts.numbers, texts.hashes, 2);
     EXPECT_EQ(found.recall_at_10, 0);
@@ -96,7 +96,7 @@ TEST(Retrieval, AModelWhoseTextsAreAllAlikeFindsNone) {
 }
 
 TEST(Retrieval, OneQueryAmongOneDocument) {
-  Texts texts;
+  MadeUpTexts texts;
   texts.add({1, 0}, 1);
   texts.add({0, 1}, 2);
   EXPECT_EQ(retrieval_scores(texts.numbers, texts.hashes, 2).ndcg_at_10, 1);

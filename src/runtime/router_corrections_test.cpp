@@ -11,13 +11,13 @@ namespace {
 
 constexpr int64_t kExperts = 8, kPerToken = 3;
 constexpr double kRate = 1e-6;
-constexpr float kStep = 1e-4F;  // BF16's unit at 1 is 78 of them
+constexpr float kCorrectionStep = 1e-4F;  // BF16's unit at 1 is 78 of them
 
 // Corrections near 1 that differ between experts, in an order that differs between layers.
 std::vector<float> near_one(int64_t layer) {
   std::vector<float> values;
   for (int64_t expert = 0; expert < kExperts; ++expert)
-    values.push_back(1.0F + kStep * static_cast<float>((5 * expert + 3 * layer) % kExperts));
+    values.push_back(1.0F + kCorrectionStep * static_cast<float>((5 * expert + 3 * layer) % kExperts));
   return values;
 }
 
@@ -84,7 +84,8 @@ TEST(RouterCorrections, AreThoseBehindTheNewestUpdate) {
     std::ranges::sort(highest, std::greater());
     for (size_t expert = 0; expert < given.size(); ++expert) {
       if (given[expert] < highest[kPerToken - 1]) continue;
-      EXPECT_NEAR(record.parameters.at(name)[expert], given[expert], kStep / 10) << name << ", " << expert;
+      EXPECT_NEAR(record.parameters.at(name)[expert], given[expert], kCorrectionStep / 10)
+          << name << ", " << expert;
     }
   }
 }

@@ -424,7 +424,7 @@ class RankRun {
     const cost::CostModel cost(std::move(machine));
     for (int64_t step = options_.first_step; step < options_.steps; ++step) {
       trunks_ ? train_trunks_step(engine, step) : train_step(engine, cost, step);
-      if (step % 3 == 0) evaluate(engine, cost, step);
+      if (options_.evaluates && step % 3 == 0) evaluate(engine, cost, step);
     }
     record_parameters(engine.store());
   }

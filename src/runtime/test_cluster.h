@@ -110,6 +110,7 @@ struct RunOptions {
       plan = dealt_plan;
   int64_t device_bytes = kAmpleBytes;
   int64_t steps = usual_steps();
+  bool evaluates = true;  // every third step
   int64_t first_step = 0;
   const OwnedState* from = nullptr;  // state before the first step; null: a new model
   // Acts of a step, each with part of its sequences, shortest first; act i of step s runs under strategies[(s

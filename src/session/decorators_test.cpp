@@ -10,7 +10,7 @@
 namespace sluice::session {
 namespace {
 
-constexpr int kRanks = 4;
+constexpr int kFourRanks = 4;
 
 // Four lanes that divide eight experts, and four that do not.
 plan::Planner planner_with_experts() {
@@ -19,15 +19,15 @@ plan::Planner planner_with_experts() {
   outline.experts = {.count = 8, .per_token = 2, .hidden = 1024};
   const cost::AnalyticMemory memory{.device_bytes = int64_t{80} << 30, .element_bytes = 2};
   const std::vector<int> degrees = {1};
-  plan::PlannerOptions options{.world_size = kRanks};
+  plan::PlannerOptions options{.world_size = kFourRanks};
   for (const char* candidate : {"<1,1,4,4,4>", "<1,1,4,4>"})
-    options.candidates.push_back(strategy::parse_strategy(candidate, kRanks));
+    options.candidates.push_back(strategy::parse_strategy(candidate, kFourRanks));
   return {std::move(options), cost::CostModel(cost::analytic_options(outline, {}, memory, degrees, 8))};
 }
 
 TEST(Decorators, OfCandidatesLeavePrices) {
   const plan::Planner planner = planner_with_experts();
-  const std::vector<strategy::Device> devices(kRanks, {.slowdown_percent = 150});
+  const std::vector<strategy::Device> devices(kFourRanks, {.slowdown_percent = 150});
   const plan::Planner slower = decorated(planner, on_devices(devices));
   EXPECT_EQ(slower.options().devices, devices);
   EXPECT_EQ(slower.cost().stage_times({}, 0), planner.cost().stage_times({}, 0));

@@ -19,7 +19,7 @@ namespace sluice::session {
 namespace {
 
 constexpr int kDevices = 64;
-constexpr int64_t kContextTokens = 60'000;
+constexpr int64_t kPodContextTokens = 60'000;
 
 // Racks of 16 devices, 2 in a pod.
 strategy::Cluster pods(const strategy::LinkSpeed& between) {
@@ -40,7 +40,7 @@ std::vector<std::vector<int64_t>> batches() {
   std::vector<std::vector<int64_t>> all;
   for (int64_t step = 0; step < 4; ++step) {
     std::vector<int64_t>& batch = all.emplace_back(4, 30'000 + step * 1'000);
-    batch.push_back(kContextTokens - step);
+    batch.push_back(kPodContextTokens - step);
     for (int64_t i = 0; i < 60; ++i) batch.push_back(200 + 37 * i + step);
   }
   return all;
@@ -54,7 +54,7 @@ struct Planned {
 // Steps by the clock. Every step graph is verified while it is built.
 Planned planned(const cost::CostModel& cost, const std::vector<std::string>& candidates = {}) {
   plan::PlannerOptions options{.world_size = kDevices,
-                               .context_length = kContextTokens,
+                               .context_length = kPodContextTokens,
                                .sample_batches = batches(),
                                .max_strategies = 3,
                                .max_cp = 0,

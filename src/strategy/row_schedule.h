@@ -1,5 +1,5 @@
 // Static schedules of attention over lanes that share sequences: in which step and lane queries meet keys,
-// and which rows travel for it. They are pure integers, so tests need no tensors (fault_of).
+// and which rows travel for it. They are pure integers, so tests need no tensors.
 //
 // A lane's *keys* are the keys and values of its rows of shared sequences; *queries* are those of the same
 // rows. Own rows meet in step 0, without a Task. In each step a lane begins to send, then attends, then
@@ -81,12 +81,5 @@ const RowSchedule& schedule_of(Exchange exchange, int members, int in_node = 1);
 // Keys travel straight from their owners: in step i + 1 every lane attends to the keys of the lane
 // `behind[i]` lanes before it. Gradients return straight to the owners.
 RowSchedule direct_schedule(int lanes, const std::vector<int>& behind);
-
-// Says in words why the schedule is invalid. "" if every pair of lanes that must attend meets once with its
-// rows at hand, and every result reaches its owner once.
-std::string fault_of(const RowSchedule& schedule);
-
-// The most sets of other lanes' rows of one kind that a lane has at a time, arriving ones included.
-int most_at_hand(const RowSchedule& schedule);
 
 }  // namespace sluice::strategy

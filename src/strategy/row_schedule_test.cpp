@@ -2,8 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <set>
+#include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
+
+#include "base/text.h"
 
 namespace sluice::strategy {
 namespace {
@@ -11,6 +18,122 @@ namespace {
 using Rows = RowSchedule::Rows;
 
 constexpr int kMostLanes = 64;
+
+const char* name_of(Rows rows) { return rows == Rows::kKeys ? "keys" : "queries"; }
+
+// Identifies rows of an owner lane at a lane.
+using RowsAt = std::tuple<int, Rows, int>;  // place, kind, owner
+
+// When rows arrive at lanes. Own rows are always there.
+class AtHand {
+ public:
+  explicit AtHand(const RowSchedule& schedule) {
+    for (const RowSchedule::Hop& hop : schedule.hops) {
+      const auto [at, added] = due_.try_emplace({hop.to, hop.rows, hop.of}, hop.due);
+      twice_ |= !added;
+    }
+  }
+  bool has(int lane, Rows rows, int of, int step) const {
+    if (lane == of) return true;
+    const auto at = due_.find({lane, rows, of});
+    return at != due_.end() && at->second <= step;
+  }
+  bool twice() const { return twice_; }
+
+ private:
+  std::map<RowsAt, int> due_;
+  bool twice_ = false;
+};
+
+std::string fault_of_returns(const RowSchedule& schedule) {
+  // By place and owner: the lanes whose contributions lie there, each as often as it was added.
+  std::map<RowsAt, std::multiset<int>> lie;
+  std::map<RowsAt, std::multiset<int>> home;
+  size_t task = 0;
+  std::vector<std::pair<int, std::pair<RowsAt, std::multiset<int>>>> under_way;  // by due step
+  const auto arrive = [&](int before) {
+    std::erase_if(under_way, [&](auto& of) {
+      if (of.first > before) return false;
+      auto& [place, sums] = of.second;
+      (std::get<0>(place) == std::get<2>(place) ? home : lie)[place].merge(sums);
+      return true;
+    });
+  };
+  size_t next = 0;
+  for (int step = 0; step <= schedule.steps; ++step) {
+    arrive(step);
+    for (; task < schedule.tasks.size() && schedule.tasks[task].step == step; ++task) {
+      const auto& [_, at, queries, keys] = schedule.tasks[task];
+      lie[at == queries ? RowsAt(at, Rows::kKeys, keys) : RowsAt(at, Rows::kQueries, queries)].insert(at);
+    }
+    for (; next < schedule.returns.size() && schedule.returns[next].issued == step; ++next) {
+      const RowSchedule::Return& of = schedule.returns[next];
+      const auto at = lie.find({of.from, of.rows, of.of});
+      if (at == lie.end() || at->second.empty() || of.due <= of.issued || of.due > schedule.steps)
+        return base::text("lane ", of.from, " returns nothing of lane ", of.of, "'s ", name_of(of.rows),
+                          " in step ", step);
+      under_way.push_back({of.due, {RowsAt(of.to, of.rows, of.of), std::move(at->second)}});
+      lie.erase(at);
+    }
+  }
+  arrive(schedule.steps);
+  if (next < schedule.returns.size()) return "something is returned behind the last step";
+  if (!lie.empty()) return "something is not returned";
+  std::map<RowsAt, std::multiset<int>> wanted;
+  for (const auto& [step, at, queries, keys] : schedule.tasks) {
+    const int of = at == queries ? keys : queries;
+    wanted[{of, at == queries ? Rows::kKeys : Rows::kQueries, of}].insert(at);
+  }
+  return wanted == home ? "" : "a result comes home more or less than once";
+}
+
+// Says in words why the schedule is invalid. "" if every pair of lanes that must attend meets once with its
+// rows at hand, and every result reaches its owner once.
+std::string fault_of(const RowSchedule& schedule) {
+  const AtHand at_hand(schedule);
+  if (at_hand.twice()) return "rows come to a lane twice";
+  for (const auto& [issued, due, rows, of, from, to] : schedule.hops) {
+    if (from == to || to == of || due <= issued || !at_hand.has(from, rows, of, issued))
+      return base::text("lane ", from, " has no ", name_of(rows), " of lane ", of, " for lane ", to,
+                        " in step ", issued);
+  }
+  std::set<std::pair<int, int>> met;
+  std::set<std::pair<int, int>> busy;
+  for (const auto& [step, at, queries, keys] : schedule.tasks) {
+    if (!met.emplace(queries, keys).second)
+      return base::text("lanes ", queries, " and ", keys, " meet twice");
+    if (!busy.emplace(step, at).second) return base::text("lane ", at, " attends twice in step ", step);
+    if ((at == queries) == (at == keys)) return base::text("lane ", at, " attends to what is not its own");
+    if (step >= schedule.steps || !at_hand.has(at, Rows::kQueries, queries, step) ||
+        !at_hand.has(at, Rows::kKeys, keys, step))
+      return base::text("lane ", at, " attends in step ", step, " to what it has not");
+  }
+  return fault_of_returns(schedule);
+}
+
+// The most sets of other lanes' rows of one kind that a lane has at a time, arriving ones included.
+int most_at_hand(const RowSchedule& schedule) {
+  // Rows take memory from when they set out until the last step that needs them, for a task or to be sent on.
+  std::map<RowsAt, std::pair<int, int>> held;
+  for (const RowSchedule::Hop& hop : schedule.hops)
+    held[{hop.to, hop.rows, hop.of}] = {hop.issued, hop.issued};
+  const auto needed = [&](int lane, Rows rows, int of, int step) {
+    const auto at = held.find({lane, rows, of});
+    if (at != held.end()) at->second.second = std::max(at->second.second, step);
+  };
+  for (const auto& [issued, due, rows, of, from, to] : schedule.hops) needed(from, rows, of, due - 1);
+  for (const auto& [step, at, queries, keys] : schedule.tasks) {
+    needed(at, Rows::kQueries, queries, step);
+    needed(at, Rows::kKeys, keys, step);
+  }
+  std::map<std::tuple<int, Rows, int>, int> count;  // by lane, kind and step
+  int most = 0;
+  for (const auto& [place, steps] : held) {
+    for (int step = steps.first; step <= steps.second; ++step)
+      most = std::max(most, ++count[{std::get<0>(place), std::get<1>(place), step}]);
+  }
+  return most;
+}
 
 // How often each pair of lanes meets: (queries, keys).
 std::map<std::pair<int, int>, int> meetings(const RowSchedule& schedule) {

@@ -20,7 +20,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr int64_t kLongEnough_ns = 10'000'000'000;
+constexpr int64_t kLongestWait_ns = 10'000'000'000;
 
 // Runs body(rank, heartbeat, number of on_lost callbacks) for every rank in a thread of its own.
 using Body = std::function<void(int, std::unique_ptr<Heartbeat>&, std::atomic<int>&)>;
@@ -72,7 +72,7 @@ TEST(HeartbeatNews, EndWithoutGoodbyeIsNamedOnceByAllWhoeverItIs) {
         everybody.arrive_and_wait();
         return;
       }
-      const std::optional<LostRank> loss = heartbeat->wait_for_lost_rank(kLongEnough_ns);
+      const std::optional<LostRank> loss = heartbeat->wait_for_lost_rank(kLongestWait_ns);
       everybody.arrive_and_wait();
       ASSERT_TRUE(loss.has_value());
       EXPECT_EQ(loss->rank, victim);
@@ -88,7 +88,7 @@ TEST(HeartbeatNews, ThoseThatEndBecauseOfALossAreNotNamed) {
   for (int repeat = 0; repeat < 20; ++repeat) {
     run_ranks(6, [&](int rank, std::unique_ptr<Heartbeat>& heartbeat, std::atomic<int>&) {
       if (rank != 4) {
-        const std::optional<LostRank> loss = heartbeat->wait_for_lost_rank(kLongEnough_ns);
+        const std::optional<LostRank> loss = heartbeat->wait_for_lost_rank(kLongestWait_ns);
         ASSERT_TRUE(loss.has_value());
         EXPECT_EQ(loss->rank, 4);
       }
@@ -104,7 +104,7 @@ TEST(HeartbeatNews, ReportedFailureReachesEveryRankWithItsReason) {
       heartbeat.reset();
       return;
     }
-    const std::optional<LostRank> loss = heartbeat->wait_for_lost_rank(kLongEnough_ns);
+    const std::optional<LostRank> loss = heartbeat->wait_for_lost_rank(kLongestWait_ns);
     ASSERT_TRUE(loss.has_value());
     EXPECT_EQ(loss->rank, 3);
     EXPECT_THAT(loss->text, AllOf(HasSubstr("rank 3 (process "), HasSubstr("failed: the disk is full")));

@@ -114,11 +114,11 @@ void Checker::host_joins(const Clock& clock) {
   copies_.host_is_at(host_);
 }
 
-void Checker::launch(int stream) {
+void Checker::launch(int stream, bool counted) {
   const std::lock_guard lock(mutex_);
   ++clock(stream)[stream];
   ns_[static_cast<size_t>(stream)] += launch_ns_;
-  if (counts_) counts_->add_launch(watch_);
+  if (counts_ && counted) counts_->add_launch(watch_);
 }
 
 void Checker::access(int stream, const void* begin, int64_t bytes, Mode mode, const std::string& by) {

@@ -48,8 +48,8 @@ class Checker {
   void reach(int stream, int64_t ns);
   void launches_take(int64_t ns);
 
-  // Work on a stream. A launch may have several accesses.
-  void launch(int stream);
+  // Work on a stream. A launch may have several accesses. Not `counted`: it is a part of one that was.
+  void launch(int stream, bool counted = true);
   void access(int stream, const void* begin, int64_t bytes, Mode mode, const std::string& by);
   // The host reads what the stream's work has made, and waits for it.
   void host_waits_for(int stream, const std::string& by);

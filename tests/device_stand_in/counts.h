@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 
 #include "runtime/node_watch.h"
@@ -30,8 +31,7 @@ class Counts {
       if (busy.serial == 0) continue;
       Count& count = by_kind_[graph::name_of(busy.kind)];
       ++count.launches;
-      if (busy.serial != last_) ++count.nodes;
-      last_ = busy.serial;
+      if (seen_.insert(busy.serial).second) ++count.nodes;
     }
   }
   void add_wait(const runtime::NodeWatch& watch, const std::string& by) {
@@ -43,7 +43,7 @@ class Counts {
 
  private:
   std::map<std::string, Count> by_kind_;
-  int64_t last_ = 0;  // node that was counted
+  std::set<int64_t> seen_;  // serials of nodes
 };
 
 }  // namespace sluice::stand_in

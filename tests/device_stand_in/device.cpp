@@ -7,13 +7,16 @@
 #include <ATen/native/CPUFallback.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/record_function.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 #include "base/text.h"
@@ -239,6 +242,29 @@ bool host_waits(const std::string& name) {
          name == "aten::_unique2" || name == "aten::bincount" || name == "aten::equal";
 }
 
+// GPUs have one kernel for what `ops` names to profilers, RECORD_USER_SCOPE("sluice::…"): operators that
+// compute it here count as one launch.
+struct Kernel {
+  int depth = 0;
+  bool counted = false;
+};
+thread_local Kernel kernel;
+
+bool begins_launch() {
+  if (kernel.depth == 0) return true;
+  return !std::exchange(kernel.counted, true);
+}
+
+std::unique_ptr<at::ObserverContext> enter_kernel(const at::RecordFunction& range) {
+  if (std::string_view(range.name()).starts_with("sluice::") && kernel.depth++ == 0) kernel.counted = false;
+  return nullptr;
+}
+void leave_kernel(const at::RecordFunction& range, at::ObserverContext* /*unused*/) {
+  if (std::string_view(range.name()).starts_with("sluice::")) --kernel.depth;
+}
+[[maybe_unused]] const auto kernels_seen = at::addGlobalCallback(
+    at::RecordFunctionCallback(enter_kernel, leave_kernel).scopes({at::RecordScope::USER_SCOPE}));
+
 void run_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
   const std::string& name = schema.name();
@@ -246,7 +272,7 @@ void run_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const Device on = device_among(arguments).value_or(device(own_device));
   Checker& checker = checker_of(on);
   const int stream = stream_of(on);
-  checker.launch(stream);
+  checker.launch(stream, begins_launch());
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const auto* alias = schema.arguments()[i].alias_info();
     const Mode mode = alias != nullptr && alias->isWrite() ? Mode::kWrite : Mode::kRead;
@@ -321,7 +347,7 @@ at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_bloc
   const Device on = from.is_privateuseone() ? from.device() : to.device();
   Checker& checker = checker_of(on);
   const int stream = stream_of(on);
-  checker.launch(stream);
+  checker.launch(stream, begins_launch());
   access(from, Mode::kRead, "copy");
   access(to, Mode::kWrite, "copy");
   if (from.is_privateuseone() && to.is_privateuseone()) {

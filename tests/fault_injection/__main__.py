@@ -186,7 +186,8 @@ def parse_options():
                         "FAULT @ PHASE', which --list shows; may be given again")
     parser.add_argument("--seed", type=int, default=int(os.environ.get("SLUICE_SEED", 1)),
                         help="draws samples, victims and moments (default $SLUICE_SEED, or 1)")
-    parser.add_argument("--sample", action="store_true", help="one of each group under each launcher, drawn by the seed")
+    parser.add_argument("--sample", action="store_true", help="one of each group under each launcher, drawn by the seed; "
+                        "without groups that are tests of their own")
     parser.add_argument("--part", metavar="I/N", type=part, default=(1, 1), help="every N-th of these, from the I-th")
     parser.add_argument("--random", type=int, metavar="N", help="N cases by chance, each with a seed of its own")
     parser.add_argument("--list", action="store_true", help="print the cases and end")
@@ -218,9 +219,11 @@ def chosen(options):
 
 
 def sample(cases, seed):
-    """One case of each group under each launcher."""
+    """One case of each group under each launcher, of groups that `make test` runs nowhere else."""
     kinds = {}
     for case in cases:
+        if case.fault.group in faults_suites.RUN_WHOLE:
+            continue
         kinds.setdefault((case.fault.group, case.fault.launcher), []).append(case)
     chance = random.Random(seed)
     return [chance.choice(kind) for kind in kinds.values()]

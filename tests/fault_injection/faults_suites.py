@@ -35,6 +35,9 @@ SUITES = {"kills": ((kills_test.Kills, "sluice", ""),),
           "slow ranks": ((watching_test.Watching, "sluice", ""),),
           "generate": ((model_commands_test.ModelCommands, "sluice", "generation_that_was_ended"),),
           "serve": ((serve_bounds_test.Ending, "sluice", ""), (serve_bounds_test.Bounds, "sluice", "leave|slow|without_an_end"))}
+# Only rows of the table; the other suites are tests of `make test` too, which runs them whole.
+ROWS_ALONE = frozenset(("kills", "elastic runs", "survival"))
+RUN_WHOLE = frozenset(SUITES) - ROWS_ALONE
 
 
 def strike(suite, method):

@@ -47,10 +47,10 @@ def script(*names):
 ALL = {
     "kills": Test("`kill -9` of a random rank, 4 ranks over Gloo", 30,
                   [*script("integration", "kills_test.py"), "--seed", "1000"], "--kills"),
-    "trials": Test("random faults at random phases of real runs", 300, [*script("trial"), "--seed", "1000"],
+    "trials": Test("random faults at random phases of real runs", 300, [*script("fault_injection"), "--seed", "1000"],
                    "--random"),
     "epochs": Test("faults of elastic runs by chance: kills, partitions, half-open links, freezes, joins", 500,
-                   [*script("trial", "memberships.py"), "--seed", "1000"], "--faults"),
+                   [*script("fault_injection", "memberships.py"), "--seed", "1000"], "--faults"),
     "plans": Test("random plans in virtual time under random delays", 10_000, ["$PLAN_FUZZ", "--seed", "100000"]),
     "laned_plans": Test("batches planned on random lanes, verified, in virtual time under random delays", 10_000,
                         ["$LANED_PLAN_FUZZ", "--seed", "500000"]),

@@ -2,17 +2,20 @@
 // ahead of libtorch's flash attention. Internal to src/ops; GPUs only. A build without cuDNN's headers has
 // declarations alone: test kBuilt first, at compile time.
 //
-// Sequences and blocks run in groups of 1, 4, 16 … (sequence_groups.h), with a plan for each group size, and
-// sizes are rounded up. So some dozens of plans serve a run; cuDNN takes half a second to make one. Padding
-// to a common number of sequences instead would need empty sequences, which cuDNN before 9.25 turns into NaN.
+// Sequences and blocks run in groups of 1, 4, 16 or 64 (sequence_groups.h), with a plan for each group size,
+// and sizes are rounded up (planned_sizes.h). So some dozens of plans serve a run, all made before its first
+// step (attention_plans.h). Padding to a common number of sequences instead would need empty sequences, which
+// cuDNN before 9.25 turns into NaN.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
 
 #include "ops/attention_input.h"
+#include "ops/planned_sizes.h"
 
 namespace sluice::ops::cudnn {
 
@@ -56,6 +59,9 @@ inline constexpr size_t kKinds = 5;
 
 // Compares cuDNN with flash attention on a small case of the kind; "" if they agree, else a reason in words.
 std::string fault_of_small_case(Kind kind, const at::Device& device);
+
+// As ops::prepare_attention.
+void make_ahead(const RowLimits& limits, const std::filesystem::path& cache);
 
 // One line for people: cuDNN's version, or why it is not used; and the number of calls without a plan.
 std::string report();

@@ -20,6 +20,7 @@
 #include "ops/attention_merge.h"
 #include "ops/device.h"
 #include "ops/libraries/attention_cudnn.h"
+#include "ops/libraries/attention_plans.h"
 #include "ops/libraries/cudnn_graph.h"
 #include "ops/libraries/proved_on_gpu.h"
 #include "ops/sequence_groups.h"
@@ -27,55 +28,41 @@
 namespace sluice::ops::cudnn {
 namespace {
 
-constexpr size_t kMostPlans = 512;  // per thread; a full cache is cleared
-
 std::atomic<int64_t> calls_without_plan{0};
-std::atomic<int64_t> plans_made{0};
+
+// True while a small case is computed, which must not wait for its own proof.
+thread_local bool proving = false;
 
 Mask mask_of(const AttentionInput& input) { return {.causal = input.causal, .window = input.window}; }
 constexpr Mask kAllKeys{.causal = false, .window = 0};
 
-GraphShape shape_of(Direction direction, const AttentionInput& input, const Mask& mask,
-                    const SequenceGroup& group) {
-  const bool backward = direction == Direction::kBackward;
-  return {.direction = direction,
-          .sequences = group.count,
-          .longest = planned_length(group.longest),
-          .longest_keys = planned_length(group.longest_keys),
-          .rows = backward ? planned_rows(input.q_TND.size(0)) : 0,
-          .key_rows = backward ? planned_rows(input.k_TKD.size(0)) : 0,
-          .heads = input.q_TND.size(1),
-          .kv_heads = input.k_TKD.size(1),
-          .dimensions = input.q_TND.size(2),
-          .q_stride = input.q_TND.stride(0),
-          .kv_stride = input.k_TKD.stride(0),
-          .scale = static_cast<float>(input.scale),
-          .mask = mask,
-          .deterministic = backward && at::globalContext().deterministicAlgorithms()};
+// Without its sizes.
+GraphShape shape_of(Direction direction, const AttentionInput& input, const Mask& mask) {
+  return {
+      .direction = direction,
+      .heads = input.q_TND.size(1),
+      .kv_heads = input.k_TKD.size(1),
+      .dimensions = input.q_TND.size(2),
+      .q_stride = input.q_TND.stride(0),
+      .kv_stride = input.k_TKD.stride(0),
+      .scale = static_cast<float>(input.scale),
+      .mask = mask,
+      .deterministic = direction == Direction::kBackward && at::globalContext().deterministicAlgorithms()};
 }
 
-// Shared, because the thread may drop a plan from its cache while the plan runs.
 using SharedPlan = std::shared_ptr<Plan>;
-
-// The thread's plan for the current GPU, cached; null, also cached, if cuDNN has none.
-SharedPlan plan_of(const GraphShape& shape, const at::Device& device) {
-  thread_local std::map<std::pair<int, GraphShape>, SharedPlan> plans;
-  if (plans.size() >= kMostPlans) plans.clear();
-  const auto [found, is_new] = plans.try_emplace({device.index(), shape});
-  if (is_new) {
-    ++plans_made;
-    std::string fault;
-    found->second = Plan::make(shape, fault);
-  }
-  return found->second;
-}
 
 // The plans of all groups; empty if one is missing.
 std::vector<SharedPlan> plans_of(Direction direction, const AttentionInput& input, const SequenceTable& table,
                                  const Mask& mask) {
+  const GraphShape shape = shape_of(direction, input, mask);
+  const PlannedFor planned_for =
+      direction == Direction::kForward ? PlannedFor::kForward : PlannedFor::kBackward;
   std::vector<SharedPlan> plans;
   for (const SequenceGroup& group : table.groups) {
-    plans.push_back(plan_of(shape_of(direction, input, mask, group), input.q_TND.device()));
+    const PlannedSizes sizes = planned_sizes(planned_for, group, input.q_TND.size(0), input.k_TKD.size(0));
+    const auto planned = proving ? plan_alone : plan_of;
+    plans.push_back(planned(shape, sizes, input.q_TND.device().index()));
     if (plans.back() != nullptr) continue;
     ++calls_without_plan;
     return {};
@@ -176,9 +163,6 @@ Proofs& proofs() {
   static Proofs proofs;
   return proofs;
 }
-
-// True while a small case is computed, which must not wait for its own proof.
-thread_local bool proving = false;
 
 bool is_proved(Kind kind, const at::Device& device) {
   if (proving) return true;
@@ -375,6 +359,10 @@ bool attend_blocks_backward(const at::Tensor& dout_TND, const AttentionInput& in
   return !launches.empty();
 }
 
+void make_ahead(const RowLimits& limits, const std::filesystem::path& cache) {
+  if (load_fault().empty()) make_plans_ahead(limits, cache);
+}
+
 std::string report() {
   const auto was_asked = [](const auto& proved) { return proved->was_asked(); };
   if (std::ranges::none_of(proofs().by_kind, was_asked)) return "not used yet";
@@ -383,7 +371,7 @@ std::string report() {
   }
   const int64_t version = library_version();
   std::string line = base::text("cuDNN ", version / 10'000, ".", version / 100 % 100, ".", version % 100,
-                                ", ", base::human_count(plans_made, "plan", "plans"));
+                                ", ", plans_in_words());
   if (const int64_t calls = calls_without_plan) line += base::text(", ", calls, " calls without a plan");
   return line;
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace sluice::ops::cudnn {
 
@@ -65,15 +66,20 @@ struct Operands {
   const int32_t* key_lengths = nullptr;
 };
 
-// A graph with cuDNN's plan for it, on the GPU that was current when it was made. For use by the thread that
-// made it.
+// A graph with cuDNN's plan for it, on the GPU that was current when it was made or loaded. Any thread may
+// run it on that GPU; several take turns.
 class Plan {
  public:
-  // Takes about half a second. Null if cuDNN has no plan for the shape; `fault` is then its message.
+  // Compiles for half a second to four. Null if cuDNN has no plan for the shape; `fault` is then its message.
   // REQUIRES: load_fault() is empty.
   static std::unique_ptr<Plan> make(const GraphShape& shape, std::string& fault);
+  // A plan from to_bytes(), compiled already; null if cuDNN does not take it here. Of another version of the
+  // library or another kind of GPU it must not come. REQUIRES: load_fault() is empty.
+  static std::unique_ptr<Plan> load(std::string_view bytes);
   ~Plan();
 
+  // Empty if cuDNN does not give it.
+  std::string to_bytes() const;
   int64_t workspace_bytes() const;
   // `workspace` begins at a multiple of 16 bytes and may hold anything. Returns an error message, or "".
   std::string run(const Operands& operands, void* workspace, cudaStream_t stream);
@@ -88,6 +94,12 @@ class Plan {
 const std::string& load_fault();
 // Version of the loaded library: 91900 for 9.19.0.
 int64_t library_version();
+
+// Ends what cuDNN keeps for the calling thread, which made plans and will make and run no more.
+void end_thread();
+
+// All of a shape, on one line.
+std::string to_text(const GraphShape& shape);
 
 // The reason why cuDNN can't run the shape on a GPU, which need not be present; empty if it can.
 // `architecture`: 90 for H100; `device`: the GPU's properties, in cuDNN's JSON format. cuDNN needs a driver

@@ -3,15 +3,17 @@
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
 
+#include <bit>
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <unordered_map>
 #include <vector>
 
+#include "base/text.h"
 #include "ops/libraries/cudnn_graph.h"
 
-#define CUDNN_FRONTEND_SKIP_JSON_LIB
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #include <cudnn_frontend.h>
 
@@ -182,9 +184,15 @@ std::string fault_of(Call call) {
   }
 }
 
-// Handles per thread and GPU. They live as long as the process: cuDNN is unreliable after main().
-cudnnHandle_t handle_of_current_gpu() {
+// The thread's handles by GPU. They live until end_thread(), or as long as the process: cuDNN is unreliable
+// after main().
+std::map<int, cudnnHandle_t>& own_handles() {
   thread_local std::map<int, cudnnHandle_t> handles;
+  return handles;
+}
+
+cudnnHandle_t handle_of_current_gpu() {
+  std::map<int, cudnnHandle_t>& handles = own_handles();
   int gpu = 0;
   cudaGetDevice(&gpu);
   const auto [found, is_new] = handles.try_emplace(gpu, nullptr);
@@ -205,6 +213,22 @@ const std::string& load_fault() {
 }
 
 int64_t library_version() { return static_cast<int64_t>(fe::detail::get_backend_version()); }
+
+void end_thread() {
+  for (const auto& [gpu, handle] : own_handles()) {
+    if (handle != nullptr) fe::detail::destroy_handle(handle);
+  }
+  own_handles().clear();
+}
+
+std::string to_text(const GraphShape& shape) {
+  return base::text(shape.direction == Direction::kForward ? "forward" : "backward", " sequences ",
+                    shape.sequences, " longest ", shape.longest, " ", shape.longest_keys, " rows ",
+                    shape.rows, " ", shape.key_rows, " heads ", shape.heads, " ", shape.kv_heads,
+                    " dimensions ", shape.dimensions, " strides ", shape.q_stride, " ", shape.kv_stride,
+                    " scale ", std::bit_cast<uint32_t>(shape.scale), " causal ", shape.mask.causal,
+                    " window ", shape.mask.window, " deterministic ", shape.deterministic);
+}
 
 namespace {
 
@@ -237,6 +261,7 @@ std::string support_fault(const GraphShape& shape, int architecture, const std::
 }
 
 struct Plan::Graph {
+  std::mutex mutex;  // of running
   fe::graph::Graph graph;
   int64_t workspace_bytes = 0;
 };
@@ -255,6 +280,25 @@ std::unique_ptr<Plan> Plan::make(const GraphShape& shape, std::string& fault) {
   });
   if (!fault.empty()) return nullptr;
   return std::unique_ptr<Plan>(new Plan(std::move(made)));
+}
+
+std::unique_ptr<Plan> Plan::load(std::string_view bytes) {
+  auto loaded = std::make_unique<Graph>();
+  const std::string fault = fault_of([&]() -> fe::error_t {
+    cudnnHandle_t handle = handle_of_current_gpu();
+    if (handle == nullptr) return {fe::error_code_t::HANDLE_ERROR, "cuDNN makes no handle for this GPU"};
+    const std::vector<uint8_t> data(bytes.begin(), bytes.end());
+    if (fe::error_t error = loaded->graph.deserialize(handle, data); !error.is_good()) return error;
+    return loaded->graph.get_workspace_size(loaded->workspace_bytes);
+  });
+  return fault.empty() ? std::unique_ptr<Plan>(new Plan(std::move(loaded))) : nullptr;
+}
+
+std::string Plan::to_bytes() const {
+  std::vector<uint8_t> data;
+  const std::string fault =
+      fault_of([&] { return graph_->graph.serialize(data, /*serialize_structure=*/false); });
+  return fault.empty() ? std::string(data.begin(), data.end()) : "";
 }
 
 int64_t Plan::workspace_bytes() const { return graph_->workspace_bytes; }
@@ -281,6 +325,7 @@ std::string Plan::run(const Operands& operands, void* workspace, cudaStream_t st
   add(kDKvOffsets, operands.dkv_offsets);
   add(kLengths, operands.lengths);
   add(kKeyLengths, operands.key_lengths);
+  const std::lock_guard lock(graph_->mutex);
   return fault_of([&]() -> fe::error_t {
     cudnnHandle_t handle = handle_of_current_gpu();
     if (fe::detail::set_stream(handle, stream) != CUDNN_STATUS_SUCCESS) {

@@ -6,6 +6,8 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include "ops/planned_sizes.h"
+
 namespace sluice::ops::cudnn {
 namespace {
 
@@ -135,6 +137,21 @@ TEST_P(CudnnGraph, RunsWideHeads) {
     } else {
       EXPECT_EQ(fault_of(shape, kBlackwell), "") << dimensions;
     }
+  }
+}
+
+// The sizes that are planned before a run's first step.
+TEST_P(CudnnGraph, RunsAllPlannedSizes) {
+  const PlannedFor direction =
+      GetParam() == Direction::kForward ? PlannedFor::kForward : PlannedFor::kBackward;
+  for (const PlannedSizes& sizes : all_planned_sizes(direction, {.rows = 65'536, .longest = 32'768})) {
+    GraphShape shape = shape_of(GetParam());
+    shape.sequences = sizes.sequences;
+    shape.longest = sizes.longest;
+    shape.longest_keys = sizes.longest_keys;
+    shape.rows = sizes.rows;
+    shape.key_rows = sizes.key_rows;
+    EXPECT_EQ(fault_of(shape, kHopper), "") << to_text(shape);
   }
 }
 
