@@ -35,17 +35,19 @@ void run(const ProposeArguments& arguments) {
   SlowNotice notice("proposing strategies");
   plan::PlannerOptions options = session::planner_options(inputs);
   options.progress = session::told_in_words([&notice](const std::string& how_far) { notice.tell(how_far); });
+  options.known_steps = std::make_shared<plan::KnownSteps>();
   const cost::CostModel cost = inputs.cost();
   base::Json made_from = session::to_json(inputs);
   made_from["method"] = base::word_of(strategy::kMethodNames, asked.method);
   made_from["max"] = asked.max_strategies;
   made_from["max_cp"] = asked.max_cp;
   made_from["fsdp"] = asked.fsdp;
-  const std::vector<plan::Proposal> proposals = session::propose_for_both(options, cost);
+  session::ComparedPlanners planners;
+  const std::vector<plan::Proposal> proposals = session::propose_for_both(options, cost, planners);
   notice.tell("comparing what ranks send each other");
   base::Json file =
       session::strategies_to_json(proposals, options, cost, inputs.cluster, std::move(made_from));
-  if (const auto codecs = session::choose_codecs(options, cost, proposals))
+  if (const auto codecs = session::choose_codecs(options, cost, proposals, planners))
     file["codecs"] = session::to_json(*codecs);
   if (!arguments.out.empty()) base::write_json(arguments.out, file);
   if (arguments.json) {

@@ -58,23 +58,26 @@ std::vector<Event> events_of(const StepGraph& graph) {
   return events;
 }
 
-// When each stream of each rank is free.
+// When each stream of each rank is free. Ranks lie side by side, because an event's members are often
+// neighbours.
 class Streams {
  public:
-  explicit Streams(int ranks) : free_ns_(static_cast<size_t>(ranks) * kStreams, 0) {}
+  explicit Streams(int ranks)
+      : ranks_(static_cast<size_t>(ranks)), free_ns_(ranks_ * static_cast<size_t>(kStreams), 0) {}
   int64_t free_on_all(const Event& event) const {
+    const int64_t* const of_stream = free_ns_.data() + begin(event);
     int64_t free = 0;
-    for (const int rank : event.members) free = std::max(free, free_ns_[at(rank, event)]);
+    for (const int rank : event.members) free = std::max(free, of_stream[rank]);
     return free;
   }
   void occupy(const Event& event, int64_t until_ns) {
-    for (const int rank : event.members) free_ns_[at(rank, event)] = until_ns;
+    int64_t* const of_stream = free_ns_.data() + begin(event);
+    for (const int rank : event.members) of_stream[rank] = until_ns;
   }
 
  private:
-  static size_t at(int rank, const Event& event) {
-    return static_cast<size_t>(rank) * kStreams + static_cast<size_t>(event.stream);
-  }
+  size_t begin(const Event& event) const { return static_cast<size_t>(event.stream) * ranks_; }
+  size_t ranks_;
   std::vector<int64_t> free_ns_;
 };
 

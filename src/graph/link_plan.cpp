@@ -206,10 +206,12 @@ std::shared_ptr<const LinkPlan> LinkPlans::of(const model::ParameterTable& table
     const std::lock_guard lock(mutex_);
     if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
   }
-  auto made = std::make_shared<const LinkPlan>(link_plan(table, strategy, machine));
+  LinkPlan made = link_plan(table, strategy, machine);
+  const bool clocks = use_ == LinkPlanUse::kClock;
+  if (clocks) made.layout = link::ComputeLayout(made.world_size);
   const std::lock_guard lock(mutex_);
-  if (plans_.size() >= kMost) plans_.clear();
-  return plans_.emplace(key, std::move(made)).first->second;
+  if (plans_.size() >= (clocks ? kMostToClock : kMostToRun)) plans_.clear();
+  return plans_.emplace(key, std::make_shared<const LinkPlan>(std::move(made))).first->second;
 }
 
 }  // namespace sluice::graph

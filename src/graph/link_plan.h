@@ -96,14 +96,21 @@ int64_t least_ns(const LinkPlan& links, const cost::CostModel& cost);
 // The pipelines of a plan that have micro-batches. The others hold no parameters and take no part.
 strategy::Strategy active_strategy(const strategy::StepPlan& plan);
 
-// A cache of link plans by strategy. Thread-safe. Beyond `kMost` plans a new one evicts all others.
+// Link plans are kept for graphs that run, or for graphs that the clock alone reads. The latter have empty
+// layouts, which would take most of their memory.
+enum class LinkPlanUse : uint8_t { kRun, kClock };
+
+// A cache of link plans by strategy. Thread-safe. Beyond so many plans a new one evicts all others.
 class LinkPlans {
  public:
+  explicit LinkPlans(LinkPlanUse use = LinkPlanUse::kRun) : use_(use) {}
+
   std::shared_ptr<const LinkPlan> of(const model::ParameterTable& table, const strategy::Strategy& strategy,
                                      const LinkMachine& machine);
 
  private:
-  static constexpr size_t kMost = 16;
+  static constexpr size_t kMostToRun = 16, kMostToClock = 256;
+  LinkPlanUse use_;
   std::mutex mutex_;
   std::unordered_map<std::string, std::shared_ptr<const LinkPlan>> plans_;  // by canonical bytes
 };

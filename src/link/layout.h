@@ -51,6 +51,8 @@ class ComputeLayout {
   // Throws base::InputError naming the scheme and the fault if a scheme cannot cut the model
   // (model::tp_fault, more stages than layers), or a placement is for other experts.
   ComputeLayout(const model::ParameterTable& table, const strategy::Strategy& strategy, int world_size);
+  // The layout in which no rank holds anything.
+  explicit ComputeLayout(int world_size) : holdings_(static_cast<size_t>(world_size)) {}
 
   int world_size() const { return static_cast<int>(holdings_.size()); }
 

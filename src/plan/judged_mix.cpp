@@ -31,9 +31,10 @@ JudgingInputs::JudgingInputs(const PlannerOptions& given, int world_size, std::v
 }
 
 int64_t JudgingInputs::min_step_overhead_ns(const Mix& mix) const {
-  return options.step_overhead
-             ? options.step_overhead->least_ns(strategy_of(mix, schemes, ranks), cost, ranks)
-             : 0;
+  if (!options.step_overhead) return 0;
+  const strategy::Strategy strategy = strategy_of(mix, schemes, ranks);
+  const auto make = [&] { return options.step_overhead->least_ns(strategy, cost, ranks); };
+  return options.known_steps ? options.known_steps->least_beside_ns(strategy, cost.policy(), make) : make();
 }
 
 int64_t PlannedPart::planned(int64_t estimate_ns) const {
@@ -86,17 +87,25 @@ void JudgedMix::plan(size_t batch, int64_t limit_ns) {
   if (!least_beside_ns_) least_beside_ns_ = inputs_->min_step_overhead_ns(mix_);
   least_ns_[batch] = *search.lower_bound_ns() + *least_beside_ns_;
   if (least_ns_[batch] >= limit_ns) return;
-  const std::vector<PackedPipeline>& packed = search.run(Effort::kQuick);
-  const int64_t beside = beside_ns(batch, packed);
-  least_ns_[batch] = search.end_ns() + beside;
+  const QuickStep step = planned_step(batch, search);
+  least_ns_[batch] = step.end_ns + step.beside_ns;
   planned_[batch] = true;
-  planned_beside_ns_ += beside;
+  planned_beside_ns_ += step.beside_ns;
   const PlannedPart part{
-      .planned_ns = search.end_ns(), .fluid_ns = fluid_ns_[batch], .step_overhead_ns = beside};
+      .planned_ns = step.end_ns, .fluid_ns = fluid_ns_[batch], .step_overhead_ns = step.beside_ns};
   if (!least_part_.known() || part < least_part_) least_part_ = part;
   part_.planned_ns += part.planned_ns;
   part_.fluid_ns += part.fluid_ns;
   part_.step_overhead_ns = planned_beside_ns_ / planned_batches();
+}
+
+QuickStep JudgedMix::planned_step(size_t batch, CandidateSearch& search) const {
+  const auto make = [&] {
+    const std::vector<PackedPipeline>& packed = search.run(Effort::kQuick);
+    return QuickStep{search.end_ns(), beside_ns(batch, packed)};
+  };
+  KnownSteps* const known = inputs_->options.known_steps.get();
+  return known ? known->step(strategy_, inputs_->cost.policy(), batch, make) : make();
 }
 
 int64_t JudgedMix::beside_ns(size_t batch, const std::vector<PackedPipeline>& packed) const {

@@ -89,6 +89,7 @@ class JudgedMix {
   // that correction, without those planned or proved not to win.
   std::vector<size_t> winnable(const std::vector<int64_t>& best_ns, const PlannedPart& as) const;
   void plan(size_t batch, int64_t limit_ns);
+  QuickStep planned_step(size_t batch, CandidateSearch& search) const;
   int64_t beside_ns(size_t batch, const std::vector<PackedPipeline>& packed) const;
 
   Mix mix_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cost/exchange_set.h"
+#include "plan/known_steps.h"
 #include "plan/memory_choice.h"
 #include "plan/proposal.h"
 #include "plan/seeds.h"
@@ -52,6 +53,9 @@ struct PlannerOptions {
   int max_fsdp = 1;
   int thoroughness =
       1;  // multiplies the starting points that are improved and the mixes that are planned with
+
+  // Shared by proposals that differ in what gathers take alone; null: each plans all of its own.
+  std::shared_ptr<KnownSteps> known_steps = nullptr;
 
   // Called now and then with the strategies compared and the steps planned so far; null: nobody asks.
   std::function<void(int64_t strategies, int64_t steps)> progress = {};

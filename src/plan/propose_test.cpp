@@ -209,6 +209,73 @@ TEST(Proposal, IsJudgedByStepsNotBySchedules) {
   }
 }
 
+// Counts the plans whose step is asked for, of strategies that gather nothing and of others.
+class CountsPlans : public StepOverhead {
+ public:
+  int64_t of_plan_ns(const strategy::StepPlan& plan, const cost::CostModel& /*cost*/,
+                     int /*ranks*/) const override {
+    const bool gathers = std::ranges::any_of(
+        plan.pipelines, [](const auto& pipeline) { return pipeline.pipeline.scheme.fsdp > 1; });
+    ++(gathers ? gathering : others);
+    return 0;
+  }
+  int64_t least_ns(const strategy::Strategy& /*strategy*/, const cost::CostModel& /*cost*/,
+                   int /*ranks*/) const override {
+    ++bounds;
+    return 0;
+  }
+
+  mutable int bounds = 0;
+  mutable int gathering = 0;
+  mutable int others = 0;
+};
+
+// A second proposal plans only strategies that gather again, and proposes the same.
+TEST(Proposal, TakesKnownStepsOfStrategiesThatGatherNothing) {
+  const cost::CostModel cost = test_cost();
+  const auto plans = std::make_shared<CountsPlans>();
+  PlannerOptions options{.world_size = 8,
+                         .step_overhead = plans,
+                         .context_length = 1000,
+                         .sample_batches = samples(1000),
+                         .max_cp = 8,
+                         .max_fsdp = 8};
+  const std::vector<strategy::Strategy> alone = strategies_of(propose(options, cost).or_throw());
+  const CountsPlans once = *plans;
+  ASSERT_GT(once.others, 0);
+  ASSERT_GT(once.gathering, 0);
+  options.known_steps = std::make_shared<KnownSteps>();
+  EXPECT_EQ(strategies_of(propose(options, cost).or_throw()), alone);
+  const int bounds = plans->bounds;
+  EXPECT_LT(bounds, 2 * once.bounds) << "of strategies that are bounded more than once";
+  EXPECT_EQ(strategies_of(propose(options, cost).or_throw()), alone);
+  EXPECT_EQ(plans->bounds, bounds);
+  EXPECT_EQ(plans->others, 2 * once.others);
+  EXPECT_EQ(plans->gathering, 3 * once.gathering);
+}
+
+// A policy keeps fewer rows, so a step that is known under another one is planned anew.
+TEST(KnownSteps, AreThoseOfOnePolicyAndBatch) {
+  const strategy::Strategy strategy = strategy::parse_strategy("2x<1,1,1>", 2);
+  KnownSteps steps;
+  int made = 0;
+  const auto make = [&] { return QuickStep{.end_ns = ++made}; };
+  EXPECT_EQ(steps.step(strategy, {}, 0, make).end_ns, 1);
+  EXPECT_EQ(steps.step(strategy, {}, 1, make).end_ns, 2);
+  EXPECT_EQ(steps.step(strategy, {.recompute_permille = 500}, 0, make).end_ns, 3);
+  EXPECT_EQ(steps.step(strategy::parse_strategy("1x<1,2,1>", 2), {}, 0, make).end_ns, 4);
+  EXPECT_EQ(steps.step(strategy, {}, 0, make).end_ns, 1);
+}
+
+TEST(KnownSteps, HaveOneStepOverhead) {
+  KnownSteps steps;
+  const auto make = [] { return std::make_shared<CountsPlans>(); };
+  const auto first = steps.step_overhead(make);
+  EXPECT_NE(first, nullptr);
+  EXPECT_EQ(steps.step_overhead(make), first);
+  EXPECT_NE(KnownSteps().step_overhead(make), first);
+}
+
 // Twice the ranks that are searched at most, twice the sequences: twice the pipelines, but for batches' ends.
 TEST(Proposal, LargeMachinesRepeatWhatAPartOfThemTakes) {
   const cost::CostModel cost = test_cost();

@@ -61,6 +61,7 @@ Halves Filling::halves() const {
 Strip::Strip(const Packing& packing)
     : packing_(packing),
       times_(packing.scheme, packing.lengths, widths_of(packing.node_lanes, packing.lanes())),
+      constant_ns_(packing.scheme.micro_batch_ns()),
       rest_ns_(packing.lengths.size()) {
   int64_t rest_ns = 0;
   for (int place = times_.places() - 1; place >= 0; --place)
@@ -82,13 +83,15 @@ bool Strip::fill(const Trial& trial) {
   filling_.micro_batches.clear();
   filling_.micro_batch_of.clear();
   passes_.resize(trial.passes.size());
+  free_passes_.resize(passes_.size());
+  std::iota(free_passes_.begin(), free_passes_.end(), 0);
   left_ns_ = usable_tokens_ = 0;
   if (in_passes()) count_rest_tokens();
   for (size_t p = 0; p < passes_.size(); ++p) {
     OpenPass& pass = passes_[p];
     pass.most = trial.passes[p];
     pass.free.reset(packing_.nodes);
-    const int64_t lane_ns = pass.most.both_ns() - packing_.scheme.micro_batch_ns();
+    const int64_t lane_ns = pass.most.both_ns() - constant_ns_;
     left_ns_ += packing_.lanes() * lane_ns;
     pass.usable_tokens = usable_tokens(lane_ns, capacity());
     usable_tokens_ += packing_.lanes() * pass.usable_tokens;
@@ -145,7 +148,7 @@ bool Strip::put(int place) {
 
 // The first width on which the sequence may end in time alone; end_width() if none.
 int Strip::first_width(int place, const Halves& most) {
-  const int64_t room_ns = std::max<int64_t>(1, most.both_ns() - packing_.scheme.micro_batch_ns());
+  const int64_t room_ns = std::max<int64_t>(1, most.both_ns() - constant_ns_);
   int width = std::max(times_.first_width(place), times_.width_of((times_.work_ns(place) - 1) / room_ns + 1));
   while (width < times_.end_width(place) &&
          !(allows(place, width, most) && in_time(times_.alone(place, width), 0, most)))
@@ -264,7 +267,9 @@ void Strip::note_room(Load& load) {
 bool Strip::begin(int place) {
   std::optional<Place> best;
   cost::Wide least_area = 0;
-  for (int pass = 0; pass < static_cast<int>(passes_.size()); ++pass) {
+  const bool equal_areas = times_.widths() == 1;
+  for (const int pass : free_passes_) {
+    if (best && equal_areas) break;
     OpenPass& of = passes_[static_cast<size_t>(pass)];
     const int most_lanes = of.free.most_lanes();
     if (most_lanes == 0) continue;
@@ -296,7 +301,7 @@ bool Strip::begin(int place) {
                                     .most_tokens = capacity(),
                                     .room_tokens = capacity() - share.tokens,
                                     .first_micro_batch = part});
-  left_ns_ -= (alone.both_ns() - packing_.scheme.micro_batch_ns()) * times_.lanes(best->width);
+  left_ns_ -= (alone.both_ns() - constant_ns_) * times_.lanes(best->width);
   usable_tokens_ -= passes_[static_cast<size_t>(best->pass)].usable_tokens * times_.lanes(best->width);
   const int lanes = load(index).lanes.lanes;
   const bool divides = trial_->keeps_whole && lanes > packing_.node_lanes;
@@ -339,6 +344,8 @@ LaneRun Strip::take(const Place& at) {
   for (size_t run = first; run < end; ++run) {
     if (const LoadIndex below = free.run(run).above; below.exists()) close(below);
   }
+  if (!trial_->stacks && free.most_lanes() == 0)
+    free_passes_.erase(std::ranges::lower_bound(free_passes_, at.pass));
   return taken;
 }
 

@@ -164,8 +164,10 @@ class Strip {
 
   const Packing& packing_;
   WidthTimes times_;
+  const int64_t constant_ns_;  // of a micro-batch
   const Trial* trial_ = nullptr;
   std::vector<OpenPass> passes_;
+  std::vector<int> free_passes_;         // ascending: those that have free lanes or may get some again
   std::vector<std::vector<Open>> open_;  // over all passes, by width; ascending
   int open_end_ = 0;                     // one more than the widest so far
   Filling filling_;

@@ -54,8 +54,7 @@ SchemeCost::Halves WidthTimes::takes(const cost::Work& work, int width) {
   return priced.takes;
 }
 
-const WidthTimes::OnLanes& WidthTimes::on(int place, int width) {
-  Length& length = lengths_[static_cast<size_t>(length_of_[static_cast<size_t>(place)])];
+const WidthTimes::OnLanes& WidthTimes::priced(Length& length, int width) {
   const auto at = static_cast<size_t>(width);
   if (length.on_lanes.size() <= at) length.on_lanes.resize(at + 1);
   OnLanes& on = length.on_lanes[at];

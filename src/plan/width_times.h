@@ -51,7 +51,13 @@ class WidthTimes {
   const Length& of(int place) const {
     return lengths_[static_cast<size_t>(length_of_[static_cast<size_t>(place)])];
   }
-  const OnLanes& on(int place, int width);
+  const OnLanes& on(int place, int width) {
+    Length& length = lengths_[static_cast<size_t>(length_of_[static_cast<size_t>(place)])];
+    const auto at = static_cast<size_t>(width);
+    const bool known = at < length.on_lanes.size() && length.on_lanes[at].known;
+    return known ? length.on_lanes[at] : priced(length, width);
+  }
+  const OnLanes& priced(Length& length, int width);
 
   // A cache: pricing an exchange takes long, and a search repeats the same work again and again.
   struct Priced {

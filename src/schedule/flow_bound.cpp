@@ -36,6 +36,21 @@ int64_t FlowBound::at_least_ns(const MicroBatchTable& table, std::span<const int
   return least_ns;
 }
 
+int64_t FlowBound::at_least_ns(const MicroBatchTable& table, std::span<const int> order, int lanes,
+                               int64_t credit_tokens, int64_t enough_ns) {
+  if (lanes == 1) return at_least_ns(table, order, credit_tokens);
+  int64_t least_ns = 0;
+  for (int lane = 0; lane < lanes && least_ns <= enough_ns; ++lane) {
+    lane_order_.clear();
+    for (const int row : order) {
+      const MicroBatchTable::Head& head = table.head(row);
+      if (lane >= head.first_lane && lane < head.first_lane + head.lanes) lane_order_.push_back(row);
+    }
+    least_ns = std::max(least_ns, at_least_ns(table, lane_order_, credit_tokens));
+  }
+  return least_ns;
+}
+
 // Sends one micro-batch after the other through all stages and back. Each stage keeps the order of injection,
 // for forwards and for input gradients separately. Their sum bounds the time of the first stage, and of the
 // last stage from its first cell on.

@@ -1,4 +1,4 @@
-// A lower bound on a one-lane pipeline's makespan from the order of injection alone. It is cheaper than the
+// A lower bound on a pipeline's makespan from the order of injection alone. It is cheaper than the
 // recurrence.
 #pragma once
 
@@ -18,6 +18,10 @@ class FlowBound {
   // last stage is busy from its first cell on. A micro-batch enters once enough earlier ones have finished.
   // O(cells). REQUIRES: no micro-batch has more tokens than the credit.
   int64_t at_least_ns(const MicroBatchTable& table, std::span<const int> order, int64_t credit_tokens);
+  // The same for several lanes: the largest bound of a lane's own micro-batches, which wait for other lanes
+  // besides. Ends at the first lane whose bound is above `enough_ns`.
+  int64_t at_least_ns(const MicroBatchTable& table, std::span<const int> order, int lanes,
+                      int64_t credit_tokens, int64_t enough_ns);
 
  private:
   int64_t pass_stages(const MicroBatchTable& table, std::span<const int> order, int64_t credit_tokens);
@@ -25,6 +29,7 @@ class FlowBound {
   // By stage: the ends of forwards and of input gradients so far. By position in the order: each forward's
   // end and a bound on its finish.
   std::vector<int64_t> heads_ns_, returns_ns_, reached_ns_, finished_ns_;
+  std::vector<int> lane_order_;
   int64_t turned_ns_ = 0;  // end of the last stage's cells, without weight gradients
 };
 

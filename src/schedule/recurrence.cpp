@@ -1,7 +1,7 @@
 #include "schedule/recurrence.h"
 
 #include <algorithm>
-#include <functional>
+#include <limits>
 #include <numeric>
 
 #include "base/error.h"
@@ -12,8 +12,14 @@ namespace sluice::schedule {
 
 int64_t Recurrence::makespan_ns(const MicroBatchTable& table, std::span<const int> order, int lanes,
                                 int64_t credit_tokens, int64_t limit_ns) {
-  const bool bounded = lanes == 1 && table.stages() > 1 && limit_ns < base::kNever - 1;
-  if (bounded && bound_.at_least_ns(table, order, credit_tokens) > limit_ns) return base::kNever;
+  const bool bounded = table.stages() > 1 && limit_ns < base::kNever - 1;
+  if (bounded && bound_.at_least_ns(table, order, lanes, credit_tokens, limit_ns) > limit_ns)
+    return base::kNever;
+  if (lanes == 1 && table.stages() > 1) {
+    const int64_t end_ns = one_lane_.makespan_ns(table, order, credit_tokens, limit_ns);
+    if (end_ns != base::kNever) ends_ns_.assign(1, end_ns);
+    return end_ns;
+  }
   record_ = nullptr;
   limit_ns_ = limit_ns;
   read(table, order, lanes, credit_tokens);
@@ -27,6 +33,11 @@ PipelineSchedule Recurrence::schedule(const MicroBatchTable& table, int lanes, i
   PipelineSchedule schedule;
   schedule.cells.resize(static_cast<size_t>(table.stages()));
   for (auto& stage : schedule.cells) stage.resize(static_cast<size_t>(lanes));
+  if (lanes == 1) {
+    schedule.makespan_ns = one_lane_.makespan_ns(table, order, credit_tokens, base::kNever - 1, &schedule);
+    ends_ns_.assign(1, schedule.makespan_ns);
+    return schedule;
+  }
   record_ = &schedule;
   limit_ns_ = base::kNever - 1;
   read(table, order, lanes, credit_tokens);
@@ -38,6 +49,7 @@ PipelineSchedule Recurrence::schedule(const MicroBatchTable& table, int lanes, i
 void Recurrence::read(const MicroBatchTable& table, std::span<const int> order, int lanes,
                       int64_t credit_tokens) {
   stages_ = table.stages();
+  SLUICE_ASSERT(stages_ <= std::numeric_limits<int16_t>::max(), base::text(stages_, " stages"));
   lanes_ = lanes;
   credit_tokens_ = credit_tokens;
   late_ = false;
@@ -92,6 +104,19 @@ void Recurrence::list_lanes() {
   }
 }
 
+// The lane's last gradient passes all lower stages that have backwards, and the lowest one's weight gradient.
+void Recurrence::add_way_down(int lane) {
+  if (micro_batches_of(lane) == 0) return;
+  const Unit& last = at(micro_batch_of(lane, micro_batches_of(lane) - 1));
+  const int lowest = last.first_backward_stage;
+  if (lowest >= stages_) return;
+  int64_t way_ns = last.cells[lowest].backward_weight_ns;
+  for (int stage = lowest + 1; stage < stages_; ++stage) {
+    way_ns += last.cells[stage - 1].transfer_ns + last.cells[stage - 1].backward_input_ns;
+    stations_[static_cast<size_t>(stage * lanes_ + lane)].path_ns += way_ns;
+  }
+}
+
 // Groups of tied lanes run on clocks of their own, as do lanes without ties: nothing on them depends on other
 // lanes.
 int64_t Recurrence::run() {
@@ -113,10 +138,14 @@ int64_t Recurrence::run() {
                   base::text("micro-batch ", u, " takes ", micro_batches_[u].tokens,
                              " tokens, a lane's credit is ", credit_tokens_));
     for (int stage = 0; stage < stages_; ++stage) {
-      for (Station& station : stations_of(stage, static_cast<int>(u)))
-        station.remaining_ns += micro_batches_[u].cells[stage].all_ns();
+      const MicroBatchTable::Cells& cells = micro_batches_[u].cells[stage];
+      for (Station& station : stations_of(stage, static_cast<int>(u))) {
+        station.remaining_ns += cells.all_ns();
+        station.path_ns += cells.forward_ns + cells.backward_input_ns;
+      }
     }
   }
+  for (int lane = 0; lane < lanes_; ++lane) add_way_down(lane);
   for (int first = 0; first < lanes_ && !late_;) {
     int end = first + 1;
     while (tied_[static_cast<size_t>(end) - 1] != 0) ++end;
@@ -169,17 +198,11 @@ MicroBatchTable Recurrence::find_rounds(int first_lane, int end_lane) {
 
 void Recurrence::run_lanes(int first_lane, int end_lane) {
   now_ns_ = 0;
-  next_order_ = 0;
   for (int lane = first_lane; lane < end_lane; ++lane) try_start(stations_[static_cast<size_t>(lane)]);
   while (!events_.empty() && !late_) {
-    now_ns_ = events_.front().time_ns;
-    while (!events_.empty() && events_.front().time_ns == now_ns_) {
-      while (!events_.empty() && events_.front().time_ns == now_ns_) {
-        const Event event = events_.front();
-        std::pop_heap(events_.begin(), events_.end(), std::greater<>());
-        events_.pop_back();
-        apply(event);
-      }
+    now_ns_ = events_.first_ns();
+    while (!events_.empty() && events_.first_ns() == now_ns_) {
+      while (!events_.empty() && events_.first_ns() == now_ns_) apply(events_.pop());
       if (!waiting_.empty()) start_transfers();  // transfers that take no time arrive now
     }
     start_woken();
@@ -285,11 +308,11 @@ constexpr cost::CellKind kCellKinds[] = {cost::CellKind::kForward, cost::CellKin
 
 void Recurrence::start(int stage, const Choice& choice) {
   const MicroBatchTable::Cells& cell = at(choice.unit).cells[stage];
-  int64_t duration_ns = 0;
+  int64_t duration_ns = 0, path_ns = 0;
   int Station::*started = nullptr;
   switch (choice.kind) {
     case Kind::kForward:
-      duration_ns = cell.forward_ns;
+      path_ns = duration_ns = cell.forward_ns;
       started = &Station::forwards_started;
       break;
     case Kind::kBackwardWeight:
@@ -297,14 +320,17 @@ void Recurrence::start(int stage, const Choice& choice) {
       started = &Station::weights_started;
       break;
     default:
-      duration_ns = cell.backward_input_ns;
+      path_ns = duration_ns = cell.backward_input_ns;
       if (choice.kind == Kind::kBackward) duration_ns += cell.backward_weight_ns;
       started = &Station::backwards_started;
   }
   const bool admits = stage == 0 && choice.kind == Kind::kForward;
   for (Station& station : stations_of(stage, choice.unit)) {
-    late_ = late_ || station.remaining_ns > limit_ns_ - now_ns_;
+    const bool on_path = choice.kind != Kind::kBackwardWeight;
+    const int64_t least_ns = on_path ? std::max(station.remaining_ns, station.path_ns) : station.remaining_ns;
+    late_ = late_ || least_ns > limit_ns_ - now_ns_;
     station.remaining_ns -= duration_ns;
+    station.path_ns -= path_ns;
     station.busy = true;
     ++(station.*started);
     int64_t& used_tokens = used_tokens_[static_cast<size_t>(station.lane)];
@@ -318,13 +344,12 @@ void Recurrence::start(int stage, const Choice& choice) {
 }
 
 void Recurrence::push(int64_t time_ns, Kind kind, int stage, int micro_batch) {
-  events_.push_back(
-      {.time_ns = time_ns, .order = next_order_++, .unit = micro_batch, .stage = stage, .kind = kind});
-  std::push_heap(events_.begin(), events_.end(), std::greater<>());
+  events_.push({.time_ns = time_ns, .unit = micro_batch, .stage = static_cast<int16_t>(stage), .kind = kind});
 }
 
 void Recurrence::apply(const Event& event) {
-  const auto [stage, unit] = std::pair(event.stage, event.unit);
+  const int stage = event.stage;
+  const int unit = event.unit;
   const bool last_stage = stage + 1 == stages_;
   const int first_backward_stage = at(unit).first_backward_stage;
   const bool turns = last_stage && stage >= first_backward_stage;

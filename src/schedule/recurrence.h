@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "base/never.h"
+#include "schedule/event_heap.h"
 #include "schedule/flow_bound.h"
 #include "schedule/micro_batch_table.h"
+#include "schedule/one_lane.h"
 
 namespace sluice::schedule {
 
@@ -33,16 +35,12 @@ class Recurrence {
 
  private:
   enum class Kind : uint8_t { kForward, kBackwardInput, kBackward, kBackwardWeight, kUp, kDown };
-  // `order` makes simultaneous events happen in the order in which they were scheduled.
+  // Simultaneous events may happen in any order: they change counts, and cells start when all have happened.
   struct Event {
     int64_t time_ns = 0;
-    int order = 0;
     int unit = 0;
-    int stage = 0;  // the stage where the cell or the transfer ends
+    int16_t stage = 0;  // the stage where the cell or the transfer ends
     Kind kind = Kind::kForward;
-    bool operator>(const Event& other) const {
-      return time_ns != other.time_ns ? time_ns > other.time_ns : order > other.order;
-    }
   };
   // One lane of one stage. Forwards and backwards run in the order of injection, so counts tell the next one.
   struct Station {
@@ -54,8 +52,11 @@ class Recurrence {
     int weights_ready = 0, weights_started = 0;  // counts in weights_
     size_t rounds_cells = 0;                     // cells of its stage in rounds_ that it has passed
     int64_t remaining_ns = 0;                    // total of cells not yet started
-    int64_t stream_free_ns[2] = {0, 0};          // activations, gradients
-    int64_t last_arrival_ns[2] = {0, 0};         // arrival of the last transfer from here
+    // Forwards and input gradients not yet started, and the last gradient's way from here to the lowest stage
+    // with a backward: a bound on the rest of the makespan until the last of them starts.
+    int64_t path_ns = 0;
+    int64_t stream_free_ns[2] = {0, 0};   // activations, gradients
+    int64_t last_arrival_ns[2] = {0, 0};  // arrival of the last transfer from here
   };
   struct Choice {
     Kind kind = Kind::kForward;
@@ -86,6 +87,7 @@ class Recurrence {
 
   void read(const MicroBatchTable& table, std::span<const int> order, int lanes, int64_t credit_tokens);
   void list_lanes();
+  void add_way_down(int lane);
   int64_t pass_one_stage();
   int64_t run();
   void run_lanes(int first_lane, int end_lane);
@@ -136,12 +138,12 @@ class Recurrence {
   void start_woken();
 
   FlowBound bound_;
+  OneLane one_lane_;  // runs pipelines of one lane
   int stages_ = 0;
   int lanes_ = 0;
   int64_t credit_tokens_ = 0;
   int64_t limit_ns_ = 0;
   int64_t now_ns_ = 0;
-  int next_order_ = 0;
   bool late_ = false;
   std::vector<Unit> micro_batches_;
   std::vector<int> lane_begin_, lane_micro_batches_;  // each lane's micro-batches in order
@@ -153,7 +155,7 @@ class Recurrence {
   std::vector<Station> stations_;  // by stage, then lane
   std::vector<int> weights_;       // by stage, then as lane_micro_batches_
   std::vector<Station*> woken_;
-  std::vector<Event> events_;  // a heap
+  EventHeap<Event> events_;
   std::vector<Waiting> waiting_, still_;
   std::vector<int64_t> ends_ns_;        // by lane
   PipelineSchedule* record_ = nullptr;  // receives the cells if not null

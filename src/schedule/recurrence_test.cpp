@@ -89,8 +89,31 @@ TEST(Recurrence, EveryCellAndEveryTimeIsTheReferences) {
     if (end_ns > 0) {
       ASSERT_EQ(within(end_ns - 1), base::kNever) << "seed " << seed;
     }
-    if (load.lanes == 1) {
-      ASSERT_LE(bound.at_least_ns(table, order, load.credit_tokens), end_ns) << "seed " << seed;
+    ASSERT_LE(bound.at_least_ns(table, order, load.lanes, load.credit_tokens, base::kNever), end_ns)
+        << "seed " << seed;
+  }
+}
+
+TEST(FlowBound, OfSeveralLanesIsThatOfTheLatestLane) {
+  FlowBound bound;
+  for (uint64_t seed = 0; seed < 500; ++seed) {
+    const PipelineLoad load = random_load(seed, false);
+    const MicroBatchTable table = table_of(load);
+    int64_t latest_ns = 0;
+    for (int lane = 0; lane < load.lanes; ++lane) {
+      std::vector<int> own = all_of(table);
+      std::erase_if(own, [&](int row) {
+        const MicroBatchTable::Head& head = table.head(row);
+        return lane < head.first_lane || lane >= head.first_lane + head.lanes;
+      });
+      latest_ns = std::max(latest_ns, bound.at_least_ns(table, own, load.credit_tokens));
+    }
+    const auto least_ns = [&](int64_t enough_ns) {
+      return bound.at_least_ns(table, all_of(table), load.lanes, load.credit_tokens, enough_ns);
+    };
+    ASSERT_EQ(least_ns(base::kNever), latest_ns) << "seed " << seed;
+    if (latest_ns > 0) {
+      ASSERT_GT(least_ns(latest_ns / 2), latest_ns / 2) << "seed " << seed;
     }
   }
 }

@@ -54,7 +54,7 @@ int most_of(bool planned, int asked, int world_size) { return !planned ? 1 : ask
 base::Feasible<std::vector<plan::Proposal>> propose_under(const cost::CostModel& machine,
                                                           PlannerOptions& options) {
   const cost::CostModel cost = cost::choosing_from(machine, options.exchanges);
-  options.step_overhead = std::make_shared<ClockedStepOverhead>(cost);
+  options.step_overhead = clocked_step_overhead(options, cost);
   return options.method->propose(options, cost);
 }
 
@@ -136,21 +136,36 @@ plan::Planner planner_under(const PlannerOptions& asked, const cost::CostModel& 
   options.sample_batches.clear();
   const cost::CostModel cost = cost::choosing_from(machine, options.exchanges);
   const bool chooses = options.candidates.size() > 1 && options.selection == plan::Selection::kBest;
-  if (chooses && options.method == plan::ours())
-    options.step_overhead = std::make_shared<ClockedStepOverhead>(cost);
+  if (chooses && options.method == plan::ours()) options.step_overhead = clocked_step_overhead(options, cost);
   return plan::Planner(std::move(options), cost);
 }
 
-// The time of the compared batches by the clock, which counts copies; nothing if one is not held.
-std::optional<int64_t> steps_ns(const plan::Planner& planner, const PlannerOptions& options) {
-  const ClockedStepOverhead beside(planner.cost());
-  int64_t sum_ns = 0;
+// A batch's step by the clock; nothing if it is not held.
+std::optional<ClockedStep> clocked_step(const plan::Planner& planner, const std::vector<int64_t>& lengths,
+                                        const plan::StepOverhead& beside) {
+  const base::Feasible<strategy::StepPlan> plan = planner.try_plan(0, plan::sequences_of(lengths));
+  if (!plan) return std::nullopt;
+  const int64_t beside_ns = beside.of_plan_ns(*plan, planner.cost(), planner.options().world_size);
+  return ClockedStep{.planned_ns = plan->estimated_ns, .step_ns = plan->estimated_ns + beside_ns};
+}
+
+// The compared batches by the clock, which counts copies.
+struct ClockedSteps {
+  std::vector<ClockedStep> steps;
+  std::optional<int64_t> sum_ns = 0;  // nothing if a batch is not held
+};
+
+ClockedSteps clocked_steps(const plan::Planner& planner, const PlannerOptions& options) {
+  const auto beside = clocked_step_overhead(options, planner.cost());
+  ClockedSteps clocked;
   for (const size_t batch : compared_batches(options)) {
-    const std::optional<int64_t> step_ns = clocked_step_ns(planner, options.sample_batches[batch], beside);
-    if (!step_ns) return std::nullopt;
-    sum_ns += *step_ns;
+    std::optional<ClockedStep> step = clocked_step(planner, options.sample_batches[batch], *beside);
+    if (!step) return {.steps = {}, .sum_ns = std::nullopt};
+    step->batch = batch;
+    *clocked.sum_ns += step->step_ns;
+    clocked.steps.push_back(*step);
   }
-  return sum_ns;
+  return clocked;
 }
 
 // A planner and the options that it was made with, whose policies may change.
@@ -158,8 +173,8 @@ struct Chosen {
   PlannerOptions options;
   const cost::CostModel& cost;
   plan::Planner planner = planner_under(options, cost);
-  // The planner's steps_ns, once it was asked for.
-  std::optional<std::optional<int64_t>> known_steps_ns = std::nullopt;
+  // The planner's, once they were asked for.
+  std::optional<ClockedSteps> known_steps = std::nullopt;
 
   // Whether a run may use another first policy than its first configured one.
   bool chooses_policy() const {
@@ -170,13 +185,14 @@ struct Chosen {
     PlannerOptions changed = options;
     changed.policies = std::move(policies);
     plan::Planner other = planner_under(changed, cost);
-    if (!known_steps_ns) known_steps_ns = steps_ns(planner, options);
-    const std::optional<int64_t> before_ns = *known_steps_ns;
-    const std::optional<int64_t> after_ns = before_ns ? steps_ns(other, options) : std::nullopt;
-    if (!before_ns || !after_ns || *after_ns >= *before_ns - *before_ns / plan::kNegligiblePart) return;
+    if (!known_steps) known_steps = clocked_steps(planner, options);
+    const std::optional<int64_t> before_ns = known_steps->sum_ns;
+    if (!before_ns) return;
+    ClockedSteps after = clocked_steps(other, options);
+    if (!after.sum_ns || *after.sum_ns >= *before_ns - *before_ns / plan::kNegligiblePart) return;
     planner = std::move(other);
     options = std::move(changed);
-    known_steps_ns = after_ns;
+    known_steps = std::move(after);
   }
 };
 
@@ -282,16 +298,27 @@ std::vector<size_t> compared_batches(const PlannerOptions& options) {
 
 std::optional<int64_t> clocked_step_ns(const plan::Planner& planner, const std::vector<int64_t>& lengths,
                                        const plan::StepOverhead& beside) {
-  const base::Feasible<strategy::StepPlan> plan = planner.try_plan(0, plan::sequences_of(lengths));
-  if (!plan) return std::nullopt;
-  return plan->estimated_ns + beside.of_plan_ns(*plan, planner.cost(), planner.options().world_size);
+  const std::optional<ClockedStep> step = clocked_step(planner, lengths, beside);
+  return step ? std::optional(step->step_ns) : std::nullopt;
 }
 
 ComparedPlanner make_compared_planner(const PlannerOptions& options, const cost::CostModel& cost) {
   Chosen chosen{options, cost};
   save_visits(chosen);
   save_lanes(chosen);
-  return {std::move(chosen.planner), chosen.known_steps_ns.value_or(std::nullopt)};
+  if (!chosen.known_steps) return {std::move(chosen.planner), std::nullopt};
+  return {std::move(chosen.planner), chosen.known_steps->sum_ns, std::move(chosen.known_steps->steps)};
+}
+
+const ComparedPlanner& ComparedPlanners::of(const strategy::Strategy& strategy, PlannerOptions options,
+                                            const cost::CostModel& cost) {
+  for (const auto& [known, compared] : known_) {
+    if (known == strategy) return *compared;
+  }
+  options.candidates = {strategy};
+  options.selection = plan::Selection::kBest;
+  auto made = std::make_unique<const ComparedPlanner>(make_compared_planner(options, cost));
+  return *known_.emplace_back(strategy, std::move(made)).second;
 }
 
 plan::Planner make_planner(const PlannerOptions& options, const cost::CostModel& cost) {

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plan/planner.h"
@@ -38,13 +40,32 @@ std::vector<size_t> compared_batches(const plan::PlannerOptions& options);
 std::optional<int64_t> clocked_step_ns(const plan::Planner& planner, const std::vector<int64_t>& lengths,
                                        const plan::StepOverhead& beside);
 
-// make_planner with the sum of clocked_step_ns over the compared batches, if choosing a memory policy needed
-// it and all batches are held.
+// A sample batch's step: the end of its schedule, and clocked_step_ns.
+struct ClockedStep {
+  size_t batch = 0;
+  int64_t planned_ns = 0;
+  int64_t step_ns = 0;
+};
+
+// make_planner with the clocked steps of the compared batches and the sum of their times, if choosing a
+// memory policy needed them and all batches are held.
 struct ComparedPlanner {
   plan::Planner planner;
   std::optional<int64_t> steps_ns;
+  std::vector<ClockedStep> steps = {};
 };
 ComparedPlanner make_compared_planner(const plan::PlannerOptions& options, const cost::CostModel& cost);
+
+// make_compared_planner of one strategy each, made once. One thread at a time. REQUIRES: all calls have the
+// same costs, and options that differ in nothing but the candidates.
+class ComparedPlanners {
+ public:
+  const ComparedPlanner& of(const strategy::Strategy& strategy, plan::PlannerOptions options,
+                            const cost::CostModel& cost);
+
+ private:
+  std::vector<std::pair<strategy::Strategy, std::unique_ptr<const ComparedPlanner>>> known_;
+};
 
 // InputError if one of the candidates has lanes and the method cannot plan lanes.
 void check_lanes(const std::vector<strategy::Strategy>& candidates, const plan::Method& method);

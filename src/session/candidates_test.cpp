@@ -140,9 +140,30 @@ TEST(Candidates, ComparedPlannersAreMadePlannersWithTheirSteps) {
   EXPECT_EQ(compared.planner.options().policies, make_planner(options, given.cost()).options().policies);
   const ClockedStepOverhead beside(compared.planner.cost());
   int64_t sum_ns = 0;
-  for (const size_t batch : compared_batches(options))
-    sum_ns += clocked_step_ns(compared.planner, options.sample_batches[batch], beside).value();
+  const std::vector<size_t> batches = compared_batches(options);
+  ASSERT_EQ(compared.steps.size(), batches.size());
+  for (size_t i = 0; i < batches.size(); ++i) {
+    const ClockedStep& step = compared.steps[i];
+    EXPECT_EQ(step.batch, batches[i]);
+    const std::vector<int64_t>& lengths = options.sample_batches[batches[i]];
+    EXPECT_EQ(step.planned_ns, compared.planner.plan(0, plan::sequences_of(lengths)).estimated_ns);
+    EXPECT_EQ(step.step_ns, clocked_step_ns(compared.planner, lengths, beside).value());
+    sum_ns += step.step_ns;
+  }
   EXPECT_EQ(compared.steps_ns, sum_ns);
+}
+
+TEST(Candidates, ComparedPlannersAreMadeOnceForAStrategy) {
+  const PlanningInputs given = resolve_planning(
+      {.gpus = 8, .cluster = "h100x8", .model = "llama-13b", .tokens_per_step = 20'000}, {4000, 300});
+  const plan::PlannerOptions options = planner_options(given);
+  const strategy::Strategy lanes = strategy::parse_strategy("1x<1,1,8,8>", 8);
+  ComparedPlanners planners;
+  const ComparedPlanner& first = planners.of(lanes, options, given.cost());
+  EXPECT_EQ(first.planner.options().candidates, std::vector<strategy::Strategy>{lanes});
+  const ComparedPlanner& other = planners.of(strategy::parse_strategy("4x<2,1,1>", 8), options, given.cost());
+  EXPECT_NE(&other, &first);
+  EXPECT_EQ(&planners.of(lanes, options, given.cost()), &first);
 }
 
 TEST(Candidates, HoldALongContextByBothSavings) {

@@ -7,7 +7,6 @@
 #include "graph/build.h"
 #include "model/parameters.h"
 #include "plan/batch_sample.h"
-#include "session/candidates.h"
 #include "session/decorators.h"
 
 namespace sluice::session {
@@ -53,25 +52,32 @@ PriceDecorator codec_prices(const strategy::WireCodecs& codecs) {
   return {[codecs](cost::CostModel::Options& options) { options.codecs = codecs; }};
 }
 
-// The strategy's mean step by the clock, planned with the codecs: their buffers leave lanes fewer tokens.
-// Nothing if a batch is not held.
-std::optional<int64_t> mean_makespan_ns(plan::PlannerOptions options, const cost::CostModel& machine,
-                                        const strategy::Strategy& strategy,
-                                        const strategy::WireCodecs& codecs) {
-  options.candidates = {strategy};
-  options.selection = plan::Selection::kBest;
-  const plan::Planner planner = make_planner(options, decorated(machine, codec_prices(codecs)));
+// The makespan of the step's graph that the clock timed already; nothing if the schedule, which alone may end
+// later than the graph, hides it.
+std::optional<int64_t> known_makespan_ns(const ComparedPlanner& compared, size_t batch) {
+  const auto known = std::ranges::find(compared.steps, batch, &ClockedStep::batch);
+  if (known == compared.steps.end() || known->step_ns == known->planned_ns) return std::nullopt;
+  return known->step_ns;
+}
+
+// The mean step by the clock. Nothing if a batch is not held.
+std::optional<int64_t> mean_makespan_ns(const plan::PlannerOptions& options, const ComparedPlanner& compared,
+                                        graph::LinkPlans& links) {
+  const plan::Planner& planner = compared.planner;
   const cost::CostModel& cost = planner.cost();
   const model::ParameterTable table = model::parameter_table(cost.options().model, cost.program());
-  graph::LinkPlans links;
   int64_t sum_ns = 0, batches = 0;
   for (const size_t batch :
        plan::spread_within(options.sample_batches, plan::kMostSampleTokens, kChoiceBatches)) {
-    const auto plan = planner.try_plan(0, plan::sequences_of(options.sample_batches[batch]));
-    if (!plan) return std::nullopt;
-    sum_ns += graph::build(*plan, table, cost, options.world_size,
-                           {.disabled_passes = {"verify"}, .link_plans = &links})
-                  .makespan_ns;
+    std::optional<int64_t> makespan_ns = known_makespan_ns(compared, batch);
+    if (!makespan_ns) {
+      const auto plan = planner.try_plan(0, plan::sequences_of(options.sample_batches[batch]));
+      if (!plan) return std::nullopt;
+      makespan_ns = graph::build(*plan, table, cost, options.world_size,
+                                 {.disabled_passes = {"verify"}, .link_plans = &links})
+                        .makespan_ns;
+    }
+    sum_ns += *makespan_ns;
     ++batches;
   }
   return batches == 0 ? std::nullopt : std::optional(sum_ns / batches);
@@ -81,15 +87,26 @@ std::optional<int64_t> mean_makespan_ns(plan::PlannerOptions options, const cost
 
 std::optional<CodecChoice> choose_codecs(const plan::PlannerOptions& options, const cost::CostModel& cost,
                                          std::span<const plan::Proposal> proposals) {
+  ComparedPlanners planners;
+  return choose_codecs(options, cost, proposals, planners);
+}
+
+std::optional<CodecChoice> choose_codecs(const plan::PlannerOptions& options, const cost::CostModel& cost,
+                                         std::span<const plan::Proposal> proposals,
+                                         ComparedPlanners& planners) {
   const plan::Proposal* best = best_that_holds(proposals, options.context_length);
   if (best == nullptr || options.world_size == 1 || options.world_size > kMostClockedRanks)
     return std::nullopt;
   const plan::PlannerOptions comparing = plan::for_comparing(options);
-  const auto wide_ns = mean_makespan_ns(comparing, cost, best->strategy, cost.options().codecs);
+  graph::LinkPlans links(graph::LinkPlanUse::kClock);
+  const auto wide_ns = mean_makespan_ns(comparing, planners.of(best->strategy, comparing, cost), links);
   if (!wide_ns) return std::nullopt;
   CodecChoice choice{.strategy = best->strategy, .mean_ns = *wide_ns, .wide_mean_ns = *wide_ns};
   for (CodecRung& rung : codec_rungs(cost.options())) {
-    const auto ns = mean_makespan_ns(comparing, cost, best->strategy, rung.codecs);
+    // Planned with the codecs, because their buffers leave lanes fewer tokens.
+    const cost::CostModel coded = decorated(cost, codec_prices(rung.codecs));
+    ComparedPlanners of_rung;
+    const auto ns = mean_makespan_ns(comparing, of_rung.of(best->strategy, comparing, coded), links);
     if (!ns || *ns > choice.mean_ns - choice.mean_ns / kLeastPart) continue;
     choice.settings = std::move(rung.settings);
     choice.codecs = rung.codecs;

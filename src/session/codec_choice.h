@@ -10,6 +10,7 @@
 #include "base/json_fwd.h"
 #include "cost/cost_model.h"
 #include "plan/planner_options.h"
+#include "session/candidates.h"
 
 namespace sluice::session {
 
@@ -31,6 +32,11 @@ struct CodecChoice {
 // REQUIRES: proposals with these options and costs.
 std::optional<CodecChoice> choose_codecs(const plan::PlannerOptions& options, const cost::CostModel& cost,
                                          std::span<const plan::Proposal> proposals);
+// The same. `planners` may have planners of proposals made with these costs and plan::for_comparing's
+// options.
+std::optional<CodecChoice> choose_codecs(const plan::PlannerOptions& options, const cost::CostModel& cost,
+                                         std::span<const plan::Proposal> proposals,
+                                         ComparedPlanners& planners);
 
 base::Json to_json(const CodecChoice& choice);
 

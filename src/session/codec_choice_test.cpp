@@ -47,6 +47,23 @@ TEST(CodecChoice, FewerBitsAreChosenWhereLinksAreSlow) {
   EXPECT_EQ(json.at("mean_step_ns"), choice->mean_ns);
 }
 
+// Planners that other comparisons made are used, and change nothing.
+TEST(CodecChoice, IsTheSameWithKnownPlanners) {
+  const cost::CostModel cost = cost_with_links(200'000'000);
+  plan::PlannerOptions options = codec_options();
+  options.max_cp = options.max_fsdp = kCodecRanks;
+  options.policies = {{}};
+  ComparedPlanners planners;
+  const std::vector<plan::Proposal> proposals = propose_for_both(options, cost, planners);
+  const auto alone = choose_codecs(options, cost, proposals);
+  ASSERT_TRUE(alone.has_value());
+  const ComparedPlanner& known = planners.of(alone->strategy, plan::for_comparing(options), cost);
+  const auto choice = choose_codecs(options, cost, proposals, planners);
+  ASSERT_TRUE(choice.has_value());
+  EXPECT_EQ(to_json(*choice), to_json(*alone));
+  EXPECT_EQ(&planners.of(alone->strategy, plan::for_comparing(options), cost), &known);
+}
+
 TEST(CodecChoice, NothingIsLostWhereItSavesNothing) {
   const cost::CostModel cost = cost_with_links(int64_t{1} << 44);
   plan::PlannerOptions options = codec_options();

@@ -5,6 +5,7 @@
 
 #include "cost/cost_model.h"
 #include "plan/planner_options.h"
+#include "session/candidates.h"
 
 namespace sluice::session {
 
@@ -14,5 +15,9 @@ namespace sluice::session {
 // there already, it replaces the one that is least often the best. Throws as propose.
 std::vector<plan::Proposal> propose_for_both(const plan::PlannerOptions& options,
                                              const cost::CostModel& cost);
+// The same. `planners` then has those of proposals that were compared under both assumptions, by the costs as
+// they are and plan::for_comparing's options.
+std::vector<plan::Proposal> propose_for_both(const plan::PlannerOptions& options, const cost::CostModel& cost,
+                                             ComparedPlanners& planners);
 
 }  // namespace sluice::session

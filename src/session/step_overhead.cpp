@@ -25,4 +25,10 @@ int64_t ClockedStepOverhead::least_ns(const strategy::Strategy& strategy, const 
   return graph::least_ns(*links_.of(table_, strategy, {ranks, cost.options().topology}), cost);
 }
 
+std::shared_ptr<const plan::StepOverhead> clocked_step_overhead(const plan::PlannerOptions& options,
+                                                                const cost::CostModel& cost) {
+  const auto make = [&] { return std::make_shared<const ClockedStepOverhead>(cost); };
+  return options.known_steps ? options.known_steps->step_overhead(make) : make();
+}
+
 }  // namespace sluice::session

@@ -1,8 +1,11 @@
 // The time of a step beyond its schedule, by the clock of the graph that would run.
 #pragma once
 
+#include <memory>
+
 #include "graph/link_plan.h"
 #include "model/parameters.h"
+#include "plan/planner_options.h"
 #include "plan/proposal.h"
 
 namespace sluice::session {
@@ -17,7 +20,11 @@ class ClockedStepOverhead : public plan::StepOverhead {
 
  private:
   model::ParameterTable table_;
-  mutable graph::LinkPlans links_;
+  mutable graph::LinkPlans links_{graph::LinkPlanUse::kClock};
 };
+
+// The one that the options' known steps share, or a new one.
+std::shared_ptr<const plan::StepOverhead> clocked_step_overhead(const plan::PlannerOptions& options,
+                                                                const cost::CostModel& cost);
 
 }  // namespace sluice::session
