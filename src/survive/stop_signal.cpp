@@ -7,6 +7,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <exception>
 #include <utility>
 
 #include "base/error.h"
@@ -14,6 +15,17 @@
 #include "base/stop_signals.h"
 
 namespace sluice::survive {
+namespace {
+
+bool is_pending() {
+  sigset_t pending;
+  ::sigpending(&pending);
+  const sigset_t stopping = base::stop_signals();
+  ::sigandset(&pending, &pending, &stopping);
+  return ::sigisemptyset(&pending) == 0;
+}
+
+}  // namespace
 
 StopSignal::StopSignal(std::function<void()> end_now, Options options)
     : end_now_(std::move(end_now)), again_ns_(options.again_ns), deferring_(options.deferring) {
@@ -30,6 +42,9 @@ StopSignal::~StopSignal() {
   thread_.join();
   ::close(signals_);
   ::close(ending_);
+  // The process is ending because of a signal, or by an error while one may be on its way to the whole group:
+  // its default action would take the place of the message and the status.
+  if (requested_ || is_pending() || std::uncaught_exceptions() > 0) return;
   const sigset_t signals = base::stop_signals();
   ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }

@@ -10,7 +10,8 @@
 namespace sluice::survive {
 
 // Blocks the signals in this thread, and so in all threads created later, and collects them on its own
-// thread. One instance per process at a time.
+// thread. They stay blocked behind its end if one came, or if an exception ends it. One instance per process
+// at a time.
 //
 // One request to stop often arrives as several signals: timeout, systemd and Slurm signal a whole process
 // group, and the launcher in it forwards the signal to its ranks. So signals close together count as one.

@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <thread>
+
+#include "base/error.h"
+#include "base/stop_signals.h"
 
 namespace sluice::survive {
 namespace {
@@ -62,6 +66,37 @@ TEST(StopSignal, BatchSystemsAndLostTerminalsAskToo) {
   ::signal(SIGHUP, SIG_DFL);  // independent of the parent process
   EXPECT_EQ(ends(true, kNever_ns, {SIGUSR1}), 0);
   EXPECT_EQ(ends(true, kNever_ns, {SIGHUP}), 0);
+}
+
+// Whether a process lives on behind these two signals, of which the second comes when nobody reads it any
+// more.
+bool lives_on(bool fails) {
+  const pid_t process = ::fork();
+  if (process == 0) {
+    for (int round = 0; round < 100; ++round) {
+      try {
+        StopSignal stop([] {}, {.deferring = true});
+        if (fails) throw base::RunError("a peer was lost");
+        ::kill(::getpid(), SIGTERM);  // its thread may not come to read it
+      } catch (const base::RunError&) {
+      }
+      ::kill(::getpid(), SIGTERM);  // the launcher's
+      const sigset_t stopping = base::stop_signals();
+      const timespec none{};
+      while (::sigtimedwait(&stopping, nullptr, &none) > 0) {
+      }
+      ::pthread_sigmask(SIG_UNBLOCK, &stopping, nullptr);
+    }
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(process, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST(StopSignal, ASignalBehindItsEndKillsNobody) {
+  EXPECT_TRUE(lives_on(false));
+  EXPECT_TRUE(lives_on(true));
 }
 
 TEST(StopSignal, NobodyAsksBeforeTheFirstStep) { EXPECT_EQ(ends(false, kNever_ns, {SIGINT}), 1); }
