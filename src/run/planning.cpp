@@ -32,7 +32,7 @@ void tell_of_idle_ranks(const std::vector<strategy::Strategy>& candidates, int w
                                " to parallel.strategies, or set strategies = \"auto\", or start as many"));
 }
 
-// Of a rank's micro-batches: what some candidate holds, and no more than a step has.
+// A rank's micro-batches hold at most what some candidate holds, and no more than a step has.
 ops::RowLimits row_limits(const plan::Planner& planner, const session::Data& data) {
   int64_t most = 0;
   for (const session::DataPhase& phase : data.phases) most = std::max(most, phase.sampling.tokens_per_step);

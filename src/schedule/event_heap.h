@@ -1,4 +1,4 @@
-// A binary heap of events, the earliest first.
+// Events of a schedule's recurrences, and a binary heap of them, the earliest first.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,22 @@
 
 namespace sluice::schedule {
 
-// `Event` has a time_ns and is cheap to copy. Events of one time come in any order. pop() moves the hole to a
+// The end of a cell or of a transfer. Simultaneous events may happen in any order: they change counts, and
+// cells start when all have happened.
+struct ScheduleEvent {
+  enum class Kind : uint8_t { kForward, kBackwardInput, kBackward, kBackwardWeight, kUp, kDown };
+  int64_t time_ns = 0;
+  int unit = 0;
+  int16_t stage = 0;  // the stage where the cell or the transfer ends
+  Kind kind = Kind::kForward;
+};
+
+// Events of one time come in any order. pop() moves the hole to a
 // leaf along the earlier children, without a branch that depends on times, and the last event up from there:
 // new events are late ones (Wegener, Bottom-Up-Heapsort, 1993).
-template <typename Event>
 class EventHeap {
  public:
+  using Event = ScheduleEvent;
   bool empty() const { return events_.empty(); }
   void clear() { events_.clear(); }
   // REQUIRES: not empty.

@@ -64,14 +64,8 @@ class OneLane {
                       int64_t limit_ns, PipelineSchedule* record = nullptr);
 
  private:
-  enum class Kind : uint8_t { kForward, kBackwardInput, kBackward, kBackwardWeight, kUp, kDown };
-  // As Recurrence::Event.
-  struct Event {
-    int64_t time_ns = 0;
-    int unit = 0;
-    int16_t stage = 0;  // the stage where the cell or the transfer ends
-    Kind kind = Kind::kForward;
-  };
+  using Event = ScheduleEvent;
+  using Kind = Event::Kind;
   struct Stage {
     bool busy = false;
     int forwards_ready = 0, forwards_started = 0;
@@ -118,7 +112,7 @@ class OneLane {
   std::vector<Stage> stages_;
   std::vector<int> weights_;     // by stage: micro-batches whose deferred weight gradients became ready
   std::vector<uint64_t> woken_;  // a bit for each stage
-  EventHeap<Event> events_;
+  EventHeap events_;
   OneWay up_{1}, down_{-1};
   PipelineSchedule* record_ = nullptr;
 };

@@ -34,14 +34,8 @@ class Recurrence {
   PipelineSchedule schedule(const MicroBatchTable& table, int lanes, int64_t credit_tokens);
 
  private:
-  enum class Kind : uint8_t { kForward, kBackwardInput, kBackward, kBackwardWeight, kUp, kDown };
-  // Simultaneous events may happen in any order: they change counts, and cells start when all have happened.
-  struct Event {
-    int64_t time_ns = 0;
-    int unit = 0;
-    int16_t stage = 0;  // the stage where the cell or the transfer ends
-    Kind kind = Kind::kForward;
-  };
+  using Event = ScheduleEvent;
+  using Kind = Event::Kind;
   // One lane of one stage. Forwards and backwards run in the order of injection, so counts tell the next one.
   struct Station {
     int stage = 0, lane = 0;
@@ -155,7 +149,7 @@ class Recurrence {
   std::vector<Station> stations_;  // by stage, then lane
   std::vector<int> weights_;       // by stage, then as lane_micro_batches_
   std::vector<Station*> woken_;
-  EventHeap<Event> events_;
+  EventHeap events_;
   std::vector<Waiting> waiting_, still_;
   std::vector<int64_t> ends_ns_;        // by lane
   PipelineSchedule* record_ = nullptr;  // receives the cells if not null

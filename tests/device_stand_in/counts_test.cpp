@@ -26,7 +26,7 @@ struct PerLayer {
   double forward = 0, backward = 0, waits = 0;
 };
 
-// Of a rank and a layer, the ends shared out among the layers.
+// Means of a rank's layer, the ends shared out among the layers.
 PerLayer per_layer(const RunOptions& options) {
   Devices devices;
   devices.counts = true;

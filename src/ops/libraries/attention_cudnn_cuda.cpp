@@ -56,11 +56,9 @@ using SharedPlan = std::shared_ptr<Plan>;
 std::vector<SharedPlan> plans_of(Direction direction, const AttentionInput& input, const SequenceTable& table,
                                  const Mask& mask) {
   const GraphShape shape = shape_of(direction, input, mask);
-  const PlannedFor planned_for =
-      direction == Direction::kForward ? PlannedFor::kForward : PlannedFor::kBackward;
   std::vector<SharedPlan> plans;
   for (const SequenceGroup& group : table.groups) {
-    const PlannedSizes sizes = planned_sizes(planned_for, group, input.q_TND.size(0), input.k_TKD.size(0));
+    const PlannedSizes sizes = planned_sizes(direction, group, input.q_TND.size(0), input.k_TKD.size(0));
     const auto planned = proving ? plan_alone : plan_of;
     plans.push_back(planned(shape, sizes, input.q_TND.device().index()));
     if (plans.back() != nullptr) continue;

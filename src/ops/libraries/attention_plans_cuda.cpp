@@ -94,10 +94,9 @@ class Plans {
     for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
       GraphShape directed = shape;
       directed.direction = direction;
-      const bool backward = direction == Direction::kBackward;
-      directed.deterministic = backward && at::globalContext().deterministicAlgorithms();
-      for (const PlannedSizes& sizes :
-           all_planned_sizes(backward ? PlannedFor::kBackward : PlannedFor::kForward, *limits_))
+      directed.deterministic =
+          direction == Direction::kBackward && at::globalContext().deterministicAlgorithms();
+      for (const PlannedSizes& sizes : all_planned_sizes(direction, *limits_))
         keys.emplace_back(gpu, with_sizes(directed, sizes));
     }
     // Processes of one node begin at different plans, and find each other's on disk.

@@ -10,9 +10,11 @@
 #include <string>
 #include <string_view>
 
+#include "ops/planned_sizes.h"
+
 namespace sluice::ops::cudnn {
 
-enum class Direction : uint8_t { kForward, kBackward };
+using Direction = PlannedFor;
 
 // The queries and keys that see each other, in a sequence of as many of both.
 struct Mask {

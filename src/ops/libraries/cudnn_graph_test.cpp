@@ -142,9 +142,7 @@ TEST_P(CudnnGraph, RunsWideHeads) {
 
 // The sizes that are planned before a run's first step.
 TEST_P(CudnnGraph, RunsAllPlannedSizes) {
-  const PlannedFor direction =
-      GetParam() == Direction::kForward ? PlannedFor::kForward : PlannedFor::kBackward;
-  for (const PlannedSizes& sizes : all_planned_sizes(direction, {.rows = 65'536, .longest = 32'768})) {
+  for (const PlannedSizes& sizes : all_planned_sizes(GetParam(), {.rows = 65'536, .longest = 32'768})) {
     GraphShape shape = shape_of(GetParam());
     shape.sequences = sizes.sequences;
     shape.longest = sizes.longest;
