@@ -63,7 +63,8 @@ ops::AttentionInput input_of(const HeadsAtWork& heads, const HeadPart& part, con
           .scale = heads.scale,
           .window = heads.window,
           .cap = heads.cap,
-          .causal = heads.causal};
+          .causal = heads.causal,
+          .value_dimensions = heads.value_dimensions};
 }
 
 // Continues attention of the input's queries with further blocks of its keys.
@@ -234,7 +235,8 @@ HeadsAtWork heads_at_work(const LayerContext& context, const model::LatentAttent
   return {.lanes = context.lanes,
           .count = {heads, heads},
           .dimension = attention.width(),
-          .scale = attention.scale};
+          .scale = attention.scale,
+          .value_dimensions = attention.values};
 }
 
 Attended attend(const HeadsAtWork& heads, const RowLayout& layout, at::Tensor qkv_TP,

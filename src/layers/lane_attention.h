@@ -30,6 +30,7 @@ struct HeadsAtWork {
   int64_t window = 0;  // window and cap as in model::Attention
   double cap = 0;
   bool causal = true;
+  int64_t value_dimensions = 0;  // as in ops::AttentionInput
 };
 HeadsAtWork heads_at_work(const LayerContext& context, const model::Attention& attention);
 HeadsAtWork heads_at_work(const LayerContext& context, const model::LatentAttention& attention);

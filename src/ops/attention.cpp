@@ -120,7 +120,8 @@ AttentionScratch attention_scratch(const AttentionShape& shape, at::ScalarType t
   if (unfused || shape.windowed) scratch.bytes = 4 * aten::kMostScores * std::max<int64_t>(4, element_bytes);
   if (unfused) {
     scratch.bytes_per_row += 3 * (q + kv) * std::max<int64_t>(4, element_bytes);  // wide copies
-  } else if (cudnn::kBuilt && cudnn::takes_dimensions(shape.dimensions)) {
+  } else if (cudnn::kBuilt && (cudnn::takes_dimensions(shape.dimensions) ||
+                                 cudnn::has_narrow_values(shape.dimensions, shape.value_dimensions))) {
     scratch.bytes += cudnn::kWorkspaceBytes * q * kLeastPlannedRows;
     scratch.bytes_per_row += 2 * cudnn::kWorkspaceBytes * q;  // rows are rounded up to a power of two
   } else {

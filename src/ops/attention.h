@@ -43,6 +43,7 @@ struct AttentionShape {
   int64_t heads = 0;
   int64_t kv_heads = 0;
   int64_t dimensions = 0;
+  int64_t value_dimensions = 0;  // as in AttentionInput
   bool capped = false;    // scores
   bool windowed = false;  // on some layers
 };

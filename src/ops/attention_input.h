@@ -36,6 +36,9 @@ struct AttentionInput {
   int64_t window = 0;
   double cap = 0;      // scaled scores s become cap·tanh(s/cap) before the softmax; 0: no cap
   bool causal = true;  // false: a token sees as far behind itself as before itself
+  // Columns of values from here on are zero, and so are those of results and of their gradients, as latent
+  // attention pads them (keys of 192, values of 128); 0: none. A library may leave them out.
+  int64_t value_dimensions = 0;
 
   // The same queries with keys from the first part of kv's second dimension, and values from the rest.
   AttentionInput on(const at::Tensor& kv_TJD) const;

@@ -199,6 +199,29 @@ TEST_P(DeviceOps, AttentionOfPackedSequences) {
   }
 }
 
+// Latent attention's: columns of values and of the results' gradient are zero from 128 on.
+TEST_P(DeviceOps, AttentionOfNarrowValues) {
+  const Pair qkv = random({440, 9, 192}), dout = random({440, 3, 192});
+  for (const at::Tensor& padded : {qkv.gpu.narrow(1, 6, 3), qkv.cpu.narrow(1, 6, 3), dout.gpu, dout.cpu})
+    padded.narrow(2, 128, 64).zero_();
+  const auto split = [](const at::Tensor& all) {
+    return AttentionInput{.q_TND = all.narrow(1, 0, 3),
+                          .k_TKD = all.narrow(1, 3, 3),
+                          .v_TKD = all.narrow(1, 6, 3),
+                          .scale = 0.1,
+                          .value_dimensions = 128};
+  };
+  const PackedSequences on_gpu = packed_sequences({1, 130, 7, 302}, kGpu),
+                        on_cpu = packed_sequences({1, 130, 7, 302}, at::kCPU);
+  const AttentionResult a = attention(split(qkv.gpu), on_gpu), e = aten::attention(split(qkv.cpu), on_cpu);
+  expect_close(a.out_TND, e.out_TND, "out");
+  const at::Tensor da = at::full_like(qkv.gpu, 7), de = at::zeros_like(qkv.cpu);
+  const AttentionInput ga = split(da), ge = split(de);
+  attention_backward(dout.gpu, split(qkv.gpu), a, on_gpu, {ga.q_TND, ga.k_TKD, ga.v_TKD});
+  aten::attention_backward(dout.cpu, split(qkv.cpu), e, on_cpu, {ge.q_TND, ge.k_TKD, ge.v_TKD});
+  expect_close(da, de, "dq, dk and dv");
+}
+
 // Blocks of a ring's step: some share queries, some keys; a row has no key at all.
 TEST_P(DeviceOps, AttentionOfBlocks) {
   const std::vector<AttentionBlock> blocks{

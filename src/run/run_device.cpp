@@ -35,9 +35,11 @@ std::string first_of(survive::Control& control, const std::string& own) {
 }
 
 ops::AttentionShape attention_of(const model::Model& model) {
+  const model::LatentAttention* const latent = model.latent();
   return {.heads = model.heads(),
           .kv_heads = model.kv_heads(),
           .dimensions = model.head_dim(),
+          .value_dimensions = latent == nullptr ? 0 : latent->values,
           .capped = model.caps_scores(),
           .windowed = model.window() > 0};
 }

@@ -26,11 +26,15 @@ inline constexpr bool kBuilt = false;
 #endif
 
 inline bool takes_dimensions(int64_t dimensions) { return dimensions % 16 == 0 && dimensions <= 128; }
+// Latent attention's heads, as DeepSeek-V3 has them: keys of 192 dimensions, values of 128.
+inline bool has_narrow_values(int64_t dimensions, int64_t value_dimensions) {
+  return dimensions == 192 && value_dimensions == 128;
+}
 
 // Whether cuDNN takes the input: bfloat16, no cap, head dimensions up to 128 in multiples of 16 (on Hopper
-// 256, too), rows at multiples of 16 bytes. Its results for a small case of the same kind (causal, a window,
-// both sides, deterministic) must also match flash attention's on this GPU: the first call of each kind on a
-// GPU compares them, which takes seconds and waits for the GPU.
+// 256, too) or has_narrow_values(), rows at multiples of 16 bytes. Its results for a small case of the same
+// kind (causal, a window, both sides, blocks; deterministic; narrow values) must also match flash attention's
+// on this GPU: the first call of each kind on a GPU compares them, which takes seconds and waits for the GPU.
 bool takes(const AttentionInput& input);
 
 // As ops::attention; REQUIRES: takes(input). Nullopt if cuDNN has no plan for these sizes.
@@ -57,8 +61,9 @@ bool attend_blocks_backward(const at::Tensor& dout_TND, const AttentionInput& in
 enum class Kind : uint8_t { kCausal, kWindow, kBothSides, kWindowToBothSides, kBlocks };
 inline constexpr size_t kKinds = 5;
 
-// Compares cuDNN with flash attention on a small case of the kind; "" if they agree, else a reason in words.
-std::string fault_of_small_case(Kind kind, const at::Device& device);
+// Compares cuDNN with flash attention on a small case of the kind, with values narrower than keys or not; ""
+// if they agree, else a reason in words.
+std::string fault_of_small_case(Kind kind, bool narrow_values, const at::Device& device);
 
 // As ops::prepare_attention.
 void make_ahead(const RowLimits& limits, const std::filesystem::path& cache);

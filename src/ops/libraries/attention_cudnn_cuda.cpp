@@ -36,6 +36,10 @@ thread_local bool proving = false;
 Mask mask_of(const AttentionInput& input) { return {.causal = input.causal, .window = input.window}; }
 constexpr Mask kAllKeys{.causal = false, .window = 0};
 
+bool are_values_narrow(const AttentionInput& input) {
+  return has_narrow_values(input.q_TND.size(2), input.value_dimensions);
+}
+
 // Without its sizes.
 GraphShape shape_of(Direction direction, const AttentionInput& input, const Mask& mask) {
   return {
@@ -43,6 +47,7 @@ GraphShape shape_of(Direction direction, const AttentionInput& input, const Mask
       .heads = input.q_TND.size(1),
       .kv_heads = input.k_TKD.size(1),
       .dimensions = input.q_TND.size(2),
+      .value_dimensions = are_values_narrow(input) ? input.value_dimensions : input.q_TND.size(2),
       .q_stride = input.q_TND.stride(0),
       .kv_stride = input.k_TKD.stride(0),
       .scale = static_cast<float>(input.scale),
@@ -136,25 +141,30 @@ Operands inputs_of(const AttentionInput& input) {
           .v = input.v_TKD.const_data_ptr()};
 }
 
-std::string fault_on(const at::Device& device, Kind kind) {
+std::string fault_on(const at::Device& device, Kind kind, bool narrow_values) {
   int major = 0;
   cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.index());
   if (major != 9 && major != 10) return "packed rows need Hopper or Blackwell (sm_90, sm_100)";
   if (!load_fault().empty()) return load_fault();
   const c10::cuda::CUDAGuard guard(device);
-  return fault_of_small_case(kind, device);
+  return fault_of_small_case(kind, narrow_values, device);
 }
 
-// By kind, and by whether sums have one order.
+// By kind, by whether values are narrower than keys, and by whether sums have one order.
 struct Proofs {
   Proofs() {
     for (size_t i = 0; i < by_kind.size(); ++i) {
-      const auto kind = static_cast<Kind>(i / 2);
-      by_kind[i] =
-          std::make_unique<ProvedOnGpu>([kind](const at::Device& device) { return fault_on(device, kind); });
+      const auto kind = static_cast<Kind>(i / 4);
+      const bool narrow_values = i / 2 % 2 == 1;
+      by_kind[i] = std::make_unique<ProvedOnGpu>(
+          [kind, narrow_values](const at::Device& device) { return fault_on(device, kind, narrow_values); });
     }
   }
-  std::array<std::unique_ptr<ProvedOnGpu>, 2 * kKinds> by_kind;
+  ProvedOnGpu& of(Kind kind, bool narrow_values, bool in_order) const {
+    return *by_kind[4 * static_cast<size_t>(kind) + (narrow_values ? 2 : 0) + (in_order ? 1 : 0)];
+  }
+
+  std::array<std::unique_ptr<ProvedOnGpu>, 4 * kKinds> by_kind;
 };
 
 Proofs& proofs() {
@@ -162,11 +172,11 @@ Proofs& proofs() {
   return proofs;
 }
 
-bool is_proved(Kind kind, const at::Device& device) {
+bool is_proved(Kind kind, bool narrow_values, const at::Device& device) {
   if (proving) return true;
   proving = true;
   const bool in_order = at::globalContext().deterministicAlgorithms();
-  const bool proved = proofs().by_kind[2 * static_cast<size_t>(kind) + (in_order ? 1 : 0)]->on(device);
+  const bool proved = proofs().of(kind, narrow_values, in_order).on(device);
   proving = false;
   return proved;
 }
@@ -181,31 +191,41 @@ bool lies_well(const at::Tensor& x) {
          reinterpret_cast<uintptr_t>(x.const_data_ptr()) % 16 == 0;
 }
 
-bool has_fitting_heads(const at::Tensor& q_TND) {
+bool has_fitting_heads(const AttentionInput& input) {
   constexpr int64_t kHopperAlone = 256;
-  if (q_TND.size(2) != kHopperAlone) return takes_dimensions(q_TND.size(2));
+  const int64_t dimensions = input.q_TND.size(2);
+  if (dimensions != kHopperAlone) return takes_dimensions(dimensions) || are_values_narrow(input);
   int major = 0;
-  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, q_TND.device().index());
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, input.q_TND.device().index());
   return major == 9;
 }
 
 bool takes(const AttentionInput& input, Kind kind) {
   return input.q_TND.is_cuda() && input.q_TND.scalar_type() == at::kBFloat16 && input.cap == 0 &&
-         has_fitting_heads(input.q_TND) && lies_well(input.q_TND) && lies_well(input.k_TKD) &&
+         has_fitting_heads(input) && lies_well(input.q_TND) && lies_well(input.k_TKD) &&
          lies_well(input.v_TKD) && input.k_TKD.stride(0) == input.v_TKD.stride(0) &&
-         is_proved(kind, input.q_TND.device());
+         is_proved(kind, are_values_narrow(input), input.q_TND.device());
 }
 
 at::Tensor dense_like(const at::Tensor& x, int64_t rows) {
   return at::empty({rows, x.size(1), x.size(2)}, x.options());
 }
 
+// Where columns of values are left out, nobody else writes them.
+at::Tensor values_like(const at::Tensor& x, const AttentionInput& input, int64_t rows) {
+  at::Tensor values = dense_like(x, rows);
+  if (are_values_narrow(input)) {
+    values.narrow(2, input.value_dimensions, x.size(2) - input.value_dimensions).zero_();
+  }
+  return values;
+}
+
 // [rows, N, D] and, with the heads last, [rows, N]. The rows behind `used` are zeroed.
 struct ForwardResults {
   at::Tensor out_RND, lse_RN;
-  ForwardResults(const at::Tensor& q_TND, int64_t rows, int64_t used)
-      : out_RND(dense_like(q_TND, rows)),
-        lse_RN(at::empty({rows, q_TND.size(1)}, q_TND.options().dtype(at::kFloat))) {
+  ForwardResults(const AttentionInput& input, int64_t rows, int64_t used)
+      : out_RND(values_like(input.q_TND, input, rows)),
+        lse_RN(at::empty({rows, input.q_TND.size(1)}, input.q_TND.options().dtype(at::kFloat))) {
     for (const at::Tensor& each : {out_RND, lse_RN}) {
       if (used < rows) each.narrow(0, used, rows - used).zero_();
     }
@@ -226,7 +246,7 @@ AttentionGradient run_backward(const std::vector<SharedPlan>& plans, const at::T
                                const SequenceTable& table, const at::Tensor& words, int64_t rows,
                                int64_t key_rows) {
   AttentionGradient results{dense_like(input.q_TND, rows), dense_like(input.k_TKD, key_rows),
-                            dense_like(input.v_TKD, key_rows)};
+                            values_like(input.v_TKD, input, key_rows)};
   const at::Tensor lse_TN = saved.lse_NT.t().contiguous(), out_TND = saved.out_TND.contiguous();
   const at::Tensor dense_dout_TND = dout_TND.contiguous();
   Operands operands = inputs_of(input);
@@ -295,7 +315,7 @@ std::optional<AttentionResult> attention(const AttentionInput& input, const Pack
   const SequenceTable& table = sequences.table;
   const std::vector<SharedPlan> plans = plans_of(Direction::kForward, input, table, mask_of(input));
   if (plans.empty()) return std::nullopt;
-  const ForwardResults results(input.q_TND, input.q_TND.size(0), sequences.begins.back());
+  const ForwardResults results(input, input.q_TND.size(0), sequences.begins.back());
   run_forward(plans, input, table, sequences.table_device, results);
   // If flash attention's backward runs instead, it needs a dropout state of this form.
   return AttentionResult{results.out_RND, results.lse_RN.t().contiguous(),
@@ -321,7 +341,7 @@ bool attend_blocks(const AttentionInput& input, std::span<const AttentionBlock> 
   const c10::cuda::CUDAGuard guard(input.q_TND.device());
   const std::vector<Launch> launches = launches_of(Direction::kForward, input, blocks);
   for (const Launch& launch : launches) {
-    const ForwardResults results(input.q_TND, launch.rows, launch.rows);
+    const ForwardResults results(input, launch.rows, launch.rows);
     run_forward(launch.plans, input, launch.table, to_device(launch.table.words, input.q_TND.device()),
                 results);
     const at::Tensor lse_NR = results.lse_RN.t().contiguous();

@@ -16,20 +16,26 @@ namespace sluice::ops::cudnn {
 namespace {
 
 // Query heads share key heads; several sequences, none a multiple of a tile. Blocks share queries and keys.
+// Narrow values have latent attention's heads, of 192 dimensions.
 struct SmallCase {
+  int64_t dimensions;
   at::Tensor qkv_TPD;
   at::Tensor dout_TND;
   PackedSequences sequences;
   AttentionInput input;
   std::vector<AttentionBlock> blocks{{{0, 130}, {7, 302}}, {{200, 440}, {0, 7}}, {{100, 130}, {302, 440}}};
 
-  SmallCase(Kind kind, const at::Device& device)
-      : qkv_TPD(at::randn({440, 8, 64}, at::dtype(at::kBFloat16).device(device))),
-        dout_TND(at::randn({440, 4, 64}, at::dtype(at::kBFloat16).device(device))),
+  SmallCase(Kind kind, bool narrow_values, const at::Device& device)
+      : dimensions(narrow_values ? 192 : 64),
+        qkv_TPD(at::randn({440, 8, dimensions}, at::dtype(at::kBFloat16).device(device))),
+        dout_TND(at::randn({440, 4, dimensions}, at::dtype(at::kBFloat16).device(device))),
         sequences(packed_sequences({1, 130, 7, 302}, device)),
         input{qkv_TPD.narrow(1, 0, 4), qkv_TPD.narrow(1, 4, 2), qkv_TPD.narrow(1, 6, 2), 0.125} {
     if (kind == Kind::kWindow || kind == Kind::kWindowToBothSides) input.window = 50;
     input.causal = kind != Kind::kBothSides && kind != Kind::kWindowToBothSides;
+    if (!narrow_values) return;
+    input.value_dimensions = 128;
+    for (const at::Tensor& padded : {input.v_TKD, dout_TND}) padded.narrow(2, 128, 64).zero_();
   }
 };
 
@@ -88,11 +94,11 @@ std::string fault_of_blocks(const SmallCase& small) {
 
 }  // namespace
 
-std::string fault_of_small_case(Kind kind, const at::Device& device) {
+std::string fault_of_small_case(Kind kind, bool narrow_values, const at::Device& device) {
   // The allocator hands this memory out again, to the workspaces among others, in which nothing may count on
   // zeros.
   at::full({int64_t{1} << 26}, 0xff, at::dtype(at::kByte).device(device));
-  const SmallCase small(kind, device);
+  const SmallCase small(kind, narrow_values, device);
   return kind == Kind::kBlocks ? fault_of_blocks(small) : fault_of_sequences(small);
 }
 

@@ -35,6 +35,9 @@ struct GraphShape {
   int64_t heads = 0;
   int64_t kv_heads = 0;
   int64_t dimensions = 0;
+  // Of v, out and their gradients, at most `dimensions`. Heads are `dimensions` elements apart there, too;
+  // results' other columns stay as they are.
+  int64_t value_dimensions = 0;
   int64_t q_stride = 0;   // elements between rows of q
   int64_t kv_stride = 0;  // the same for k and v; out, its gradient and backward's results are dense
   float scale = 1;

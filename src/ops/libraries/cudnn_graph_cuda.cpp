@@ -71,7 +71,7 @@ class Builder {
     q_ = input("q", kQ, queries(shape.q_stride), offsets("q offsets", kQOffsets));
     const Tensor of_keys = offsets("key offsets", kKvOffsets);
     k_ = input("k", kK, keys(shape.kv_stride), of_keys);
-    v_ = input("v", kV, keys(shape.kv_stride), of_keys);
+    v_ = input("v", kV, values(shape.kv_stride), of_keys);
     out_offsets_ = offsets("out offsets", kOutOffsets);
     lse_offsets_ = offsets("lse offsets", kLseOffsets);
   }
@@ -80,17 +80,17 @@ class Builder {
     auto options = fe::graph::SDPA_attributes().set_name("attention").set_generate_stats(true);
     set_common(options);
     auto [out, lse] = graph_.sdpa(q_, k_, v_, options);
-    mark_output(out, kOut, queries(dense(shape_.heads)), out_offsets_);
+    mark_output(out, kOut, results(dense(shape_.heads)), out_offsets_);
     lse->set_output(true).set_uid(kLse).set_data_type(fe::DataType_t::FLOAT);
     lay_out_lse(*lse);
   }
 
   void backward() {
-    const Matrix rows = queries(dense(shape_.heads)), key_rows = keys(dense(shape_.kv_heads));
+    const int64_t row = dense(shape_.heads), key_row = dense(shape_.kv_heads);
     const Tensor of_query_gradients = offsets("query gradient offsets", kDQOffsets);
     const Tensor of_key_gradients = offsets("key gradient offsets", kDKvOffsets);
-    const Tensor out = input("out", kOut, rows, out_offsets_),
-                 dout = input("dout", kDOut, rows, out_offsets_);
+    const Tensor out = input("out", kOut, results(row), out_offsets_),
+                 dout = input("dout", kDOut, results(row), out_offsets_);
     const Tensor lse = graph_.tensor(
         fe::graph::Tensor_attributes().set_name("lse").set_uid(kLse).set_data_type(fe::DataType_t::FLOAT));
     lay_out_lse(*lse);
@@ -101,22 +101,26 @@ class Builder {
                        .set_deterministic_algorithm(shape_.deterministic);
     set_common(options);
     auto [dq, dk, dv] = graph_.sdpa_backward(q_, k_, v_, out, dout, lse, options);
-    mark_output(dq, kDQ, rows, of_query_gradients);
-    mark_output(dk, kDK, key_rows, of_key_gradients);
-    mark_output(dv, kDV, key_rows, of_key_gradients);
+    mark_output(dq, kDQ, queries(row), of_query_gradients);
+    mark_output(dk, kDK, keys(key_row), of_key_gradients);
+    mark_output(dv, kDV, values(key_row), of_key_gradients);
   }
 
  private:
-  // The layout of queries, of keys, or of their gradients: heads, the longest sequence, elements between
-  // rows.
+  // The layout of queries, keys, values, results, or of their gradients: heads, the longest sequence,
+  // elements between rows, a head's dimensions.
   struct Matrix {
-    int64_t heads, longest, row;
+    int64_t heads, longest, row, dimensions;
   };
-  Matrix queries(int64_t row) const { return {shape_.heads, shape_.longest, row}; }
-  Matrix keys(int64_t row) const { return {shape_.kv_heads, shape_.longest_keys, row}; }
+  Matrix queries(int64_t row) const { return {shape_.heads, shape_.longest, row, shape_.dimensions}; }
+  Matrix keys(int64_t row) const { return {shape_.kv_heads, shape_.longest_keys, row, shape_.dimensions}; }
+  Matrix values(int64_t row) const {
+    return {shape_.kv_heads, shape_.longest_keys, row, shape_.value_dimensions};
+  }
+  Matrix results(int64_t row) const { return {shape_.heads, shape_.longest, row, shape_.value_dimensions}; }
   int64_t dense(int64_t heads) const { return heads * shape_.dimensions; }
   void lay_out(fe::graph::Tensor_attributes& tensor, const Matrix& matrix) const {
-    tensor.set_dim({shape_.sequences, matrix.heads, matrix.longest, shape_.dimensions})
+    tensor.set_dim({shape_.sequences, matrix.heads, matrix.longest, matrix.dimensions})
         .set_stride({matrix.longest * matrix.row, shape_.dimensions, matrix.row, 1});
   }
 
@@ -225,7 +229,7 @@ std::string to_text(const GraphShape& shape) {
   return base::text(shape.direction == Direction::kForward ? "forward" : "backward", " sequences ",
                     shape.sequences, " longest ", shape.longest, " ", shape.longest_keys, " rows ",
                     shape.rows, " ", shape.key_rows, " heads ", shape.heads, " ", shape.kv_heads,
-                    " dimensions ", shape.dimensions, " strides ", shape.q_stride, " ", shape.kv_stride,
+                    " dimensions ", shape.dimensions, " ", shape.value_dimensions, " strides ", shape.q_stride, " ", shape.kv_stride,
                     " scale ", std::bit_cast<uint32_t>(shape.scale), " causal ", shape.mask.causal,
                     " window ", shape.mask.window, " deterministic ", shape.deterministic);
 }

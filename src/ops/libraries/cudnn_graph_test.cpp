@@ -44,6 +44,7 @@ GraphShape shape_of(Direction direction) {
           .heads = 32,
           .kv_heads = 8,
           .dimensions = 128,
+          .value_dimensions = 128,
           .q_stride = 48 * 128,
           .kv_stride = 48 * 128,
           .scale = 0.088F};
@@ -75,7 +76,7 @@ TEST_P(CudnnGraph, RunsOnHopperAndBlackwell) {
   for (const Gpu& gpu : {kHopper, kBlackwell}) {
     for (const int64_t dimensions : {64, 128}) {
       GraphShape shape = shape_of(GetParam());
-      shape.dimensions = dimensions;
+      shape.dimensions = shape.value_dimensions = dimensions;
       shape.q_stride = shape.kv_stride = 48 * dimensions;
       EXPECT_EQ(fault_of(shape, gpu), "") << gpu.name << ", " << dimensions;
     }
@@ -129,13 +130,30 @@ TEST_P(CudnnGraph, RunsBlocksOfQueriesAndKeys) {
 TEST_P(CudnnGraph, RunsWideHeads) {
   for (const int64_t dimensions : {80, 96, 112, 256}) {
     GraphShape shape = shape_of(GetParam());
-    shape.dimensions = dimensions;
+    shape.dimensions = shape.value_dimensions = dimensions;
     shape.q_stride = shape.kv_stride = 48 * dimensions;
     EXPECT_EQ(fault_of(shape, kHopper), "") << dimensions;
     if (dimensions > 128 && GetParam() == Direction::kBackward) {
       EXPECT_NE(fault_of(shape, kBlackwell), "") << dimensions;
     } else {
       EXPECT_EQ(fault_of(shape, kBlackwell), "") << dimensions;
+    }
+  }
+}
+
+// DeepSeek-V3's heads lie 192 elements apart, values, too; rings ask for blocks of them.
+TEST_P(CudnnGraph, RunsKeysOf192AndValuesOf128) {
+  for (const Gpu& gpu : {kHopper, kBlackwell}) {
+    for (const bool causal : {true, false}) {
+      for (const bool deterministic : {false, true}) {
+        GraphShape shape = shape_of(GetParam());
+        shape.heads = shape.kv_heads = 128;
+        shape.dimensions = 192;
+        shape.q_stride = shape.kv_stride = 3 * 128 * 192;
+        shape.mask.causal = causal;
+        shape.deterministic = deterministic && GetParam() == Direction::kBackward;
+        EXPECT_EQ(fault_of(shape, gpu), "") << to_text(shape) << ", " << gpu.name;
+      }
     }
   }
 }
