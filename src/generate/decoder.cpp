@@ -160,9 +160,11 @@ layers::RowLayout Decoder::layout_of(std::span<const inference::ScheduledTokens>
                       .begin = scheduled.begin,
                       .before = inference::rows_of(scheduled.kv_blocks, 0, scheduled.begin),
                       .own = inference::rows_of(scheduled.kv_blocks, scheduled.begin, scheduled.end),
-                      .slot = scheduled.slot});
+                      .slot = scheduled.slot,
+                      .kv_blocks = scheduled.kv_blocks});
   }
-  return layers::cached_row_layout(cached, cache_, tp, model_.like.device(), reach);
+  return layers::cached_row_layout(cached, cache_, tp, model_.like.device(), reach,
+                                   inference::kKvBlockTokens);
 }
 
 // Rows of the lanes that divide experts with this one. A lane's rows are rounded up to a multiple of tp.

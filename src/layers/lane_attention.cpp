@@ -5,6 +5,7 @@
 #include <ATen/ops/empty_like.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -88,10 +89,11 @@ ops::AttentionResult attend_cached(const RowLayout& layout, const ops::Attention
   at::Tensor k_RKD = cached.k_RKD, v_RKD = cached.v_RKD;
   k_RKD.index_copy_(0, rows.row_T, input.k_TKD.narrow(0, 0, layout.tokens));
   v_RKD.index_copy_(0, rows.row_T, input.v_TKD.narrow(0, 0, layout.tokens));
-  ops::AttentionResult result = ops::attention(input, rows_of(layout, input).sequences);
   ops::AttentionInput on_cache = input;
   on_cache.k_TKD = k_RKD;
   on_cache.v_TKD = v_RKD;
+  if (std::optional<ops::AttentionResult> all = ops::attend_pages(on_cache, rows.paged)) return *all;
+  ops::AttentionResult result = ops::attention(input, rows_of(layout, input).sequences);
   attend_more(on_cache, layout.cached_through(input.window), result);
   return result;
 }

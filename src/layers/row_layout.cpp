@@ -353,6 +353,17 @@ void add_states(RowLayout& layout, const std::vector<PieceSpan>& pieces, const s
 
 namespace {
 
+ops::PagedSequences paged_of(const std::vector<CachedPiece>& pieces, int64_t kv_block_rows,
+                             const at::Device& device) {
+  std::vector<ops::PagedSequence> sequences;
+  int64_t row = 0;
+  for (const CachedPiece& piece : pieces) {
+    sequences.push_back({{row, row + piece.length}, piece.begin + piece.length, piece.kv_blocks});
+    row += piece.length;
+  }
+  return ops::paged_sequences(std::move(sequences), kv_block_rows, device);
+}
+
 std::vector<WindowRows> windows_of(const Reach& reach) {
   std::vector<WindowRows> all;
   for (const int64_t window : reach.windows) all.push_back({.window = window});
@@ -362,7 +373,7 @@ std::vector<WindowRows> windows_of(const Reach& reach) {
 }  // namespace
 
 RowLayout cached_row_layout(const std::vector<CachedPiece>& pieces, const KvCache& cache, int tp,
-                            const at::Device& device, const Reach& reach) {
+                            const at::Device& device, const Reach& reach, int64_t kv_block_rows) {
   std::vector<PieceSpan> spans;
   std::vector<int64_t> written;
   std::vector<Slot> slots;
@@ -393,6 +404,9 @@ RowLayout cached_row_layout(const std::vector<CachedPiece>& pieces, const KvCach
   }
   layout.windowed = std::move(windowed);
   cached.row_T = ops::to_device(written, device);
+  // Chunks of attention are no bands of keys.
+  if (!device.is_cpu() && kv_block_rows > 0 && !reach.chunked)
+    cached.paged = paged_of(pieces, kv_block_rows, device);
   layout.cached = std::move(cached);
   if (reach.convolution > 0) add_states(layout, spans, slots, reach, device);
   return layout;

@@ -61,6 +61,8 @@ struct CachedRows {
   at::Tensor row_T;                // int64 [tokens]: the cache row for each row's keys and values
   // Attention of rows to the cache, besides rows of the same piece.
   std::vector<ops::AttentionBlock> before;
+  // All of it, for devices that read the cache by pages; empty: blocks alone.
+  ops::PagedSequences paged;
   // For recurrent layers: each piece's slot, int64 [pieces], and 1 if the piece continues from the slot's
   // state, else 0.
   at::Tensor slot_P, goes_on_P;
@@ -146,10 +148,11 @@ struct CachedPiece {
   std::vector<base::Interval> before;  // runs of rows, `begin` in all
   std::vector<base::Interval> own;     // `length` in all
   int64_t slot = 0;                    // slot of the sequence's states
+  std::vector<int64_t> kv_blocks;      // these rows lie in, kv_block_rows each; empty: in no such blocks
 };
 // REQUIRES: at least one piece, every length > 0, no row of the cache twice.
 RowLayout cached_row_layout(const std::vector<CachedPiece>& pieces, const KvCache& cache, int tp,
-                            const at::Device& device, const Reach& reach = {});
+                            const at::Device& device, const Reach& reach = {}, int64_t kv_block_rows = 0);
 
 // The same for k lanes: KV block p lies on lane p mod k as its block p ÷ k. States lie on all lanes.
 struct KvBlockPiece {

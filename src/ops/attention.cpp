@@ -121,7 +121,7 @@ AttentionScratch attention_scratch(const AttentionShape& shape, at::ScalarType t
   if (unfused) {
     scratch.bytes_per_row += 3 * (q + kv) * std::max<int64_t>(4, element_bytes);  // wide copies
   } else if (cudnn::kBuilt && (cudnn::takes_dimensions(shape.dimensions) ||
-                                 cudnn::has_narrow_values(shape.dimensions, shape.value_dimensions))) {
+                               cudnn::has_narrow_values(shape.dimensions, shape.value_dimensions))) {
     scratch.bytes += cudnn::kWorkspaceBytes * q * kLeastPlannedRows;
     scratch.bytes_per_row += 2 * cudnn::kWorkspaceBytes * q;  // rows are rounded up to a power of two
   } else {
@@ -168,6 +168,14 @@ void attend_blocks(const AttentionInput& input, std::span<const AttentionBlock> 
   } else if (!attend_blocks_cudnn(input, blocks, seen)) {
     flash::attend_blocks(input, blocks, seen);
   }
+}
+
+std::optional<AttentionResult> attend_pages(const AttentionInput& on_cache, const PagedSequences& paged) {
+  if (paged.empty() || on_cache.q_TND.is_cpu() || on_cache.cap != 0) return std::nullopt;
+  RECORD_USER_SCOPE("sluice::attend_pages");
+  if (!on_cache.q_TND.is_cuda()) return aten::attend_pages(on_cache, paged);
+  if constexpr (cudnn::kBuilt) return cudnn::attend_pages(on_cache, paged);
+  return std::nullopt;
 }
 
 void attend_blocks_backward(const at::Tensor& dout_TND, const AttentionInput& input,

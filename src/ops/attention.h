@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "ops/attention_input.h"
+#include "ops/paged_sequences.h"
 #include "ops/planned_sizes.h"
 
 namespace sluice::ops {
@@ -26,6 +28,12 @@ void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input,
 // empty.
 void attend_blocks(const AttentionInput& input, std::span<const AttentionBlock> blocks,
                    const AttentionResult& seen);
+
+// Attention of sequences that are being generated to their keys in a cache's pages, their own rows included:
+// each query sees the keys up to its own, within the window. `on_cache`: k and v are the cache's. Nullopt on
+// CPUs, and where the library takes no pages: attend by blocks then. Rows behind the queries are zero.
+// REQUIRES: causal, no cap.
+std::optional<AttentionResult> attend_pages(const AttentionInput& on_cache, const PagedSequences& paged);
 
 // Adds the blocks' contribution to the gradients, which are in lse's type. `saved` is the result over all
 // keys that the queries see, wherever the keys come from, with out in q's type.
@@ -44,8 +52,8 @@ struct AttentionShape {
   int64_t kv_heads = 0;
   int64_t dimensions = 0;
   int64_t value_dimensions = 0;  // as in AttentionInput
-  bool capped = false;    // scores
-  bool windowed = false;  // on some layers
+  bool capped = false;           // scores
+  bool windowed = false;         // on some layers
 };
 AttentionScratch attention_scratch(const AttentionShape& shape, at::ScalarType type,
                                    const at::Device& device);
@@ -84,6 +92,7 @@ void attend_blocks(const AttentionInput& input, std::span<const AttentionBlock> 
 void attend_blocks_backward(const at::Tensor& dout_TND, const AttentionInput& input,
                             const AttentionResult& saved, std::span<const AttentionBlock> blocks,
                             const AttentionGradient& gradient);
+AttentionResult attend_pages(const AttentionInput& on_cache, const PagedSequences& paged);
 }  // namespace aten
 
 }  // namespace sluice::ops

@@ -253,6 +253,31 @@ TEST_P(DeviceOps, AttentionOfBlocks) {
   expect_close(ga.dv_TKD, ge.dv_TKD, "dv");
 }
 
+// Of one query and of several, in pages that lie anywhere; a row behind the queries belongs to no sequence.
+TEST_P(DeviceOps, AttentionOfPages) {
+  const Pair q = random({56, 4, 64}), cache = random({512, 4, 64});
+  for (const int64_t window : {0, 50}) {
+    const auto input = [&](at::Tensor Pair::*on) {
+      return AttentionInput{q.*on, (cache.*on).narrow(1, 0, 2), (cache.*on).narrow(1, 2, 2), 0.3, window};
+    };
+    const auto paged = [](const at::Device& device) {
+      return paged_sequences({{{0, 1}, 1, {9}},
+                              {{1, 2}, 97, {3, 0, 7, 2}},
+                              {{2, 42}, 130, {15, 4, 5, 1, 11}},
+                              {{42, 55}, 13, {6}}},
+                             32, device);
+    };
+    const AttentionResult e = aten::attend_pages(input(&Pair::cpu), paged(at::kCPU));
+    const std::optional<AttentionResult> a = attend_pages(input(&Pair::gpu), paged(kGpu));
+    if (!a) {
+      EXPECT_NE(GetParam(), at::kBFloat16) << attention_report();
+      continue;
+    }
+    expect_close(a->out_TND, e.out_TND, "out");
+    expect_close(a->lse_NT.narrow(1, 0, 55), e.lse_NT.narrow(1, 0, 55), "log-sum-exp");
+  }
+}
+
 // Flash attention would also be right, but slower: on these GPUs its use is a fault.
 TEST_P(DeviceOps, CudnnAttendsOnHopperAndBlackwell) {
   if (GetParam() != at::kBFloat16) return;

@@ -57,4 +57,24 @@ std::vector<PlannedSizes> all_planned_sizes(PlannedFor direction, const RowLimit
   return sizes;
 }
 
+PlannedSizes planned_page_sizes(const SequenceGroup& group) {
+  return {.sequences = group.count,
+          .longest = group.longest == 1 ? 1 : planned_length(group.longest),
+          .longest_keys = planned_length(group.longest_keys)};
+}
+
+std::vector<PlannedSizes> all_planned_page_sizes(const RowLimits& limits) {
+  std::vector<PlannedSizes> sizes;
+  for (const Class& keys : classes_up_to(limits.longest, planned_length)) {
+    std::vector<int64_t> queries{1};
+    for (const Class& more : classes_up_to(std::min(keys.most, limits.longest), planned_length))
+      queries.push_back(more.most);
+    for (const int64_t longest : queries) {
+      for (int64_t count = 1; count <= kMostGrouped; count *= 4)
+        sizes.push_back({.sequences = count, .longest = longest, .longest_keys = keys.most});
+    }
+  }
+  return sizes;
+}
+
 }  // namespace sluice::ops

@@ -28,6 +28,9 @@ enum class PlannedFor : uint8_t { kForward, kBackward };
 // numbers.
 PlannedSizes planned_sizes(PlannedFor direction, const SequenceGroup& group, int64_t rows, int64_t key_rows);
 
+// The same for sequences whose keys lie in pages: those that add one token have a plan of their own.
+PlannedSizes planned_page_sizes(const SequenceGroup& group);
+
 // A run's micro-batches have at most so many rows, and sequences at most so many tokens.
 struct RowLimits {
   int64_t rows = 0;
@@ -36,6 +39,9 @@ struct RowLimits {
 // The sizes of each group that a micro-batch within the limits can have, smallest first. REQUIRES: 1 <=
 // longest <= rows.
 std::vector<PlannedSizes> all_planned_sizes(PlannedFor direction, const RowLimits& limits);
+
+// Those of groups of sequences with keys in pages. REQUIRES: longest >= 1.
+std::vector<PlannedSizes> all_planned_page_sizes(const RowLimits& limits);
 
 int64_t planned_length(int64_t longest);
 inline constexpr int64_t kLeastPlannedRows = 4096;

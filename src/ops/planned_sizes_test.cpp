@@ -43,6 +43,24 @@ TEST(PlannedSizes, AreThoseOfGroupsThatFit) {
   EXPECT_EQ(all_planned_sizes(PlannedFor::kBackward, {.rows = 1, .longest = 1}).size(), 1);
 }
 
+TEST(PlannedSizes, OfPagesHaveAPlanForSingleQueries) {
+  EXPECT_EQ(planned_page_sizes({.count = 16, .longest = 1, .longest_keys = 700}),
+            (PlannedSizes{16, 1, 2048, 0, 0}));
+  EXPECT_EQ(planned_page_sizes({.count = 4, .longest = 33, .longest_keys = 700}),
+            (PlannedSizes{4, 512, 2048, 0, 0}));
+  const auto sizes = all_planned_page_sizes({.rows = 700, .longest = 700});
+  const std::set<PlannedSizes> found(sizes.begin(), sizes.end());
+  for (const int64_t keys : {1, 512, 513, 700}) {
+    for (const int64_t queries : {int64_t{1}, int64_t{2}, keys}) {
+      if (queries > keys) continue;
+      EXPECT_TRUE(found.contains(planned_page_sizes({.count = 64, .longest = queries, .longest_keys = keys})))
+          << queries << " of " << keys;
+    }
+  }
+  EXPECT_EQ(found.size(), sizes.size());
+  EXPECT_EQ(found.size(), 4 * (2 + 3));
+}
+
 // Micro-batches of random documents, cut at `longest`, that fill at most `rows`.
 std::vector<std::vector<int64_t>> random_begins(const std::string& lengths_file, const RowLimits& limits,
                                                 int micro_batches) {

@@ -203,7 +203,9 @@ std::vector<double> StageProbe::decode(int64_t texts, int64_t before, int64_t ro
          .begin = before,
          .before = before > 0 ? std::vector<base::Interval>{{first, own}} : std::vector<base::Interval>{},
          .own = {{own, own + rows}},
-         .slot = text});
+         .slot = text,
+         .kv_blocks = std::vector<int64_t>(static_cast<size_t>(pages))});
+    std::iota(pieces.back().kv_blocks.begin(), pieces.back().kv_blocks.end(), text * pages);
     for (int64_t row = 0; row < rows; ++row) ids.push_back((text + row) * 7919 % p.options.model.vocab());
     last.push_back(static_cast<int64_t>(ids.size()) - 1);
   }
@@ -211,7 +213,7 @@ std::vector<double> StageProbe::decode(int64_t texts, int64_t before, int64_t ro
   Stopwatch stopwatch(device);
   layers::Flow flow;
   flow.layout = layers::cached_row_layout(pieces, cache, p.context.parallel.tp, device,
-                                          layers::reach_of(p.options.model));
+                                          layers::reach_of(p.options.model), inference::kKvBlockTokens);
   flow.id_T = layers::row_values(ids, flow.layout, device);
   p.for_each_run([&](int64_t begin, int64_t end, size_t kind) {
     if (kind + 1 == times.size()) return;

@@ -2,6 +2,7 @@
 // rows, N: query heads, K: key/value heads, G = N/K: query heads per key head, D: dimensions per head, R:
 // query rows of a block, L: keys that the block sees. Formulas: attention.cpp.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/logsumexp.h>
@@ -16,6 +17,7 @@
 #include "ops/attention.h"
 #include "ops/attention_count.h"
 #include "ops/attention_merge.h"
+#include "ops/device.h"
 #include "ops/simd.h"
 
 namespace sluice::ops {
@@ -205,15 +207,41 @@ void attention_backward(const at::Tensor& dout_TND, const AttentionInput& input,
   }
 }
 
+namespace {
+
+void extend(const AttentionResult& seen, const AttentionInput& input, const AttentionBlock& block) {
+  const AttentionResult more{at::empty_like(seen.out_TND), at::empty_like(seen.lse_NT)};
+  attend(input, block, mask_of_blocks(input), more);
+  merge({rows_of(seen.out_TND, block.queries), lse_of(seen.lse_NT, block.queries)},
+        {rows_of(more.out_TND, block.queries), lse_of(more.lse_NT, block.queries)});
+}
+
+}  // namespace
+
 void attend_blocks(const AttentionInput& input, std::span<const AttentionBlock> blocks,
                    const AttentionResult& seen) {
   ++calls;
-  for (const AttentionBlock& block : blocks) {
-    const AttentionResult more{at::empty_like(seen.out_TND), at::empty_like(seen.lse_NT)};
-    attend(input, block, mask_of_blocks(input), more);
-    merge({rows_of(seen.out_TND, block.queries), lse_of(seen.lse_NT, block.queries)},
-          {rows_of(more.out_TND, block.queries), lse_of(more.lse_NT, block.queries)});
+  for (const AttentionBlock& block : blocks) extend(seen, input, block);
+}
+
+AttentionResult attend_pages(const AttentionInput& on_cache, const PagedSequences& paged) {
+  constexpr int64_t kFar = int64_t{1} << 40;  // a window wider than any sequence: positions alone decide
+  AttentionResult seen = nothing_seen(on_cache.q_TND);
+  const at::Tensor within_page_P = at::arange(paged.page_rows, at::kLong);
+  for (const PagedSequence& sequence : paged.sequences) {
+    const at::Tensor page_B = to_device(sequence.pages, at::kCPU);
+    const at::Tensor row_K = (page_B.unsqueeze(1) * paged.page_rows + within_page_P)
+                                 .flatten()
+                                 .narrow(0, 0, sequence.keys)
+                                 .to(on_cache.k_TKD.device());
+    AttentionInput own = on_cache;
+    own.k_TKD = on_cache.k_TKD.index_select(0, row_K);
+    own.v_TKD = on_cache.v_TKD.index_select(0, row_K);
+    if (own.window == 0) own.window = kFar;
+    extend(seen, own, {sequence.queries, {0, sequence.keys}, sequence.keys - sequence.queries.size()});
   }
+  seen.out_TND = seen.out_TND.to(on_cache.q_TND.scalar_type());
+  return seen;
 }
 
 void attend_blocks_backward(const at::Tensor& dout_TND, const AttentionInput& input,

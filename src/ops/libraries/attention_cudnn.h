@@ -15,6 +15,7 @@
 #include <string>
 
 #include "ops/attention_input.h"
+#include "ops/paged_sequences.h"
 #include "ops/planned_sizes.h"
 
 namespace sluice::ops::cudnn {
@@ -57,9 +58,21 @@ bool attend_blocks_backward(const at::Tensor& dout_TND, const AttentionInput& in
                             const AttentionResult& saved, std::span<const AttentionBlock> blocks,
                             const AttentionGradient& gradient);
 
+// As ops::attend_pages, on GPUs from Ampere on: cuDNN packs queries there, too, forward. Nullopt if it does
+// not take the input or has no plan.
+std::optional<AttentionResult> attend_pages(const AttentionInput& on_cache, const PagedSequences& paged);
+
 // Kinds of graphs, each compared on its own before it is used.
-enum class Kind : uint8_t { kCausal, kWindow, kBothSides, kWindowToBothSides, kBlocks };
-inline constexpr size_t kKinds = 5;
+enum class Kind : uint8_t {
+  kCausal,
+  kWindow,
+  kBothSides,
+  kWindowToBothSides,
+  kBlocks,
+  kPages,
+  kPagesThroughWindow
+};
+inline constexpr size_t kKinds = 7;
 
 // Compares cuDNN with flash attention on a small case of the kind, with values narrower than keys or not; ""
 // if they agree, else a reason in words.

@@ -58,19 +58,26 @@ GraphShape shape_of(Direction direction, const AttentionInput& input, const Mask
 using SharedPlan = std::shared_ptr<Plan>;
 
 // The plans of all groups; empty if one is missing.
-std::vector<SharedPlan> plans_of(Direction direction, const AttentionInput& input, const SequenceTable& table,
-                                 const Mask& mask) {
-  const GraphShape shape = shape_of(direction, input, mask);
+template <typename SizesOf>
+std::vector<SharedPlan> plans_of(const GraphShape& shape, const SequenceTable& table,
+                                 const at::Device& device, const SizesOf& sizes_of) {
   std::vector<SharedPlan> plans;
   for (const SequenceGroup& group : table.groups) {
-    const PlannedSizes sizes = planned_sizes(direction, group, input.q_TND.size(0), input.k_TKD.size(0));
     const auto planned = proving ? plan_alone : plan_of;
-    plans.push_back(planned(shape, sizes, input.q_TND.device().index()));
+    plans.push_back(planned(shape, sizes_of(group), device.index()));
     if (plans.back() != nullptr) continue;
     ++calls_without_plan;
     return {};
   }
   return plans;
+}
+
+std::vector<SharedPlan> plans_of(Direction direction, const AttentionInput& input, const SequenceTable& table,
+                                 const Mask& mask) {
+  return plans_of(shape_of(direction, input, mask), table, input.q_TND.device(),
+                  [&](const SequenceGroup& group) {
+                    return planned_sizes(direction, group, input.q_TND.size(0), input.k_TKD.size(0));
+                  });
 }
 
 // The begins of sequences or blocks in matrices of several widths, on the GPU.
@@ -122,17 +129,24 @@ class Offsets {
   at::Tensor q_, kv_, out_, lse_, dq_, dkv_;
 };
 
-// Runs the plan of each group on the current stream.
-void run(const std::vector<SharedPlan>& plans, Operands operands, const Offsets& offsets,
-         const SequenceTable& table, const at::Tensor& like) {
+// Runs the plan of each group on the current stream; operands_of(group) has its operands.
+template <typename OperandsOf>
+void run(const std::vector<SharedPlan>& plans, const at::Tensor& like, const OperandsOf& operands_of) {
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(like.device().index()).stream();
   for (size_t i = 0; i < plans.size(); ++i) {
-    offsets.put_into(operands, table.groups[i]);
     const at::Tensor workspace =
         at::empty({plans[i]->workspace_bytes() + 1}, like.options().dtype(at::kByte));
-    const std::string fault = plans[i]->run(operands, workspace.mutable_data_ptr(), stream);
+    const std::string fault = plans[i]->run(operands_of(i), workspace.mutable_data_ptr(), stream);
     if (!fault.empty()) throw base::RunError(base::text("cuDNN's attention failed: ", fault));
   }
+}
+
+void run(const std::vector<SharedPlan>& plans, Operands operands, const Offsets& offsets,
+         const SequenceTable& table, const at::Tensor& like) {
+  run(plans, like, [&](size_t group) {
+    offsets.put_into(operands, table.groups[group]);
+    return operands;
+  });
 }
 
 Operands inputs_of(const AttentionInput& input) {
@@ -144,7 +158,9 @@ Operands inputs_of(const AttentionInput& input) {
 std::string fault_on(const at::Device& device, Kind kind, bool narrow_values) {
   int major = 0;
   cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.index());
-  if (major != 9 && major != 10) return "packed rows need Hopper or Blackwell (sm_90, sm_100)";
+  const bool forward_alone = kind == Kind::kPages || kind == Kind::kPagesThroughWindow;
+  if (major != 9 && major != 10 && !(forward_alone && major >= 8))
+    return "packed rows need Hopper or Blackwell (sm_90, sm_100)";
   if (!load_fault().empty()) return load_fault();
   const c10::cuda::CUDAGuard guard(device);
   return fault_of_small_case(kind, narrow_values, device);
@@ -200,10 +216,14 @@ bool has_fitting_heads(const AttentionInput& input) {
   return major == 9;
 }
 
+bool lie_well(const AttentionInput& input) {
+  return lies_well(input.q_TND) && lies_well(input.k_TKD) && lies_well(input.v_TKD) &&
+         input.k_TKD.stride(0) == input.v_TKD.stride(0);
+}
+
 bool takes(const AttentionInput& input, Kind kind) {
   return input.q_TND.is_cuda() && input.q_TND.scalar_type() == at::kBFloat16 && input.cap == 0 &&
-         has_fitting_heads(input) && lies_well(input.q_TND) && lies_well(input.k_TKD) &&
-         lies_well(input.v_TKD) && input.k_TKD.stride(0) == input.v_TKD.stride(0) &&
+         has_fitting_heads(input) && lie_well(input) &&
          is_proved(kind, are_values_narrow(input), input.q_TND.device());
 }
 
@@ -306,6 +326,22 @@ std::vector<Launch> launches_of(Direction direction, const AttentionInput& input
 
 at::Tensor rows_of(const at::Tensor& x, base::Interval rows) { return x.narrow(0, rows.begin, rows.size()); }
 
+// All but its sizes.
+GraphShape shape_of_pages(const AttentionInput& on_cache, const PagedSequences& paged) {
+  GraphShape shape = shape_of(Direction::kForward, on_cache, mask_of(on_cache));
+  shape.pages = on_cache.k_TKD.size(0) / paged.page_rows;
+  shape.page_rows = paged.page_rows;
+  return shape;
+}
+
+// Heads of 256 have forward engines on each GPU.
+bool takes_pages(const AttentionInput& on_cache) {
+  const Kind kind = on_cache.window > 0 ? Kind::kPagesThroughWindow : Kind::kPages;
+  const int64_t dimensions = on_cache.q_TND.size(2);
+  return on_cache.causal && on_cache.q_TND.scalar_type() == at::kBFloat16 && dimensions % 16 == 0 &&
+         dimensions <= 256 && lie_well(on_cache) && is_proved(kind, false, on_cache.q_TND.device());
+}
+
 }  // namespace
 
 bool takes(const AttentionInput& input) { return takes(input, kind_of(input)); }
@@ -334,6 +370,26 @@ bool attention_backward(const at::Tensor& dout_TND, const AttentionInput& input,
   gradient.dk_TKD.copy_(dk_TKD);
   gradient.dv_TKD.copy_(dv_TKD);
   return true;
+}
+
+std::optional<AttentionResult> attend_pages(const AttentionInput& on_cache, const PagedSequences& paged) {
+  if (!takes_pages(on_cache)) return std::nullopt;
+  const c10::cuda::CUDAGuard guard(on_cache.q_TND.device());
+  const std::vector<SharedPlan> plans =
+      plans_of(shape_of_pages(on_cache, paged), paged.table, on_cache.q_TND.device(), planned_page_sizes);
+  if (plans.empty()) return std::nullopt;
+  const ForwardResults results(on_cache, on_cache.q_TND.size(0), paged.queries());
+  Operands operands = inputs_of(on_cache);
+  operands.out = results.out_RND.mutable_data_ptr();
+  operands.lse = results.lse_RN.mutable_data_ptr<float>();
+  const Offsets offsets(paged.table, paged.words, on_cache, Direction::kForward);
+  run(plans, results.out_RND, [&](size_t group) {
+    offsets.put_into(operands, paged.table.groups[group]);
+    operands.kv_offsets = nullptr;
+    operands.page_table = paged.page_table.const_data_ptr<int32_t>() + paged.tables_at[group];
+    return operands;
+  });
+  return AttentionResult{results.out_RND, results.lse_RN.t(), {}};
 }
 
 bool attend_blocks(const AttentionInput& input, std::span<const AttentionBlock> blocks,

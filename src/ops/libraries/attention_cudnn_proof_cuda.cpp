@@ -8,6 +8,7 @@
 
 #include <vector>
 
+#include "ops/attention.h"
 #include "ops/attention_merge.h"
 #include "ops/libraries/attention_cudnn.h"
 #include "ops/libraries/flash_attention.h"
@@ -55,11 +56,10 @@ bool are_close(const at::Tensor& a, const at::Tensor& b) {
 // "" if the results agree. Queries without keys have a log-sum-exp of -inf in both.
 std::string fault_of(const Results& actual, const Results& expected) {
   const auto finite = [](const at::Tensor& lse) { return lse.nan_to_num(1e9, 0.0, 0.0); };
-  if (!are_close(actual.forward.out_TND, expected.forward.out_TND))
-    return "its results are not flash attention's";
+  if (!are_close(actual.forward.out_TND, expected.forward.out_TND)) return "its results differ";
   if (!are_close(finite(actual.forward.lse_NT), finite(expected.forward.lse_NT)))
-    return "its log-sum-exp is not flash attention's";
-  return are_close(actual.dqkv_TPD, expected.dqkv_TPD) ? "" : "its gradients are not flash attention's";
+    return "its log-sum-exp differs";
+  return are_close(actual.dqkv_TPD, expected.dqkv_TPD) ? "" : "its gradients differ";
 }
 
 std::string fault_of_sequences(const SmallCase& small) {
@@ -92,12 +92,35 @@ std::string fault_of_blocks(const SmallCase& small) {
   return ran ? fault_of(actual, expected) : "it has no plan for the backward of small blocks";
 }
 
+// Four sequences of one query or several, in pages of 32 rows that lie anywhere.
+std::string fault_of_pages(Kind kind, const at::Device& device) {
+  const at::Tensor q_TND = at::randn({56, 4, 64}, at::dtype(at::kBFloat16).device(device)),
+                   cache_RJD = at::randn({512, 4, 64}, at::dtype(at::kBFloat16).device(device));
+  const AttentionInput input{.q_TND = q_TND,
+                             .k_TKD = cache_RJD.narrow(1, 0, 2),
+                             .v_TKD = cache_RJD.narrow(1, 2, 2),
+                             .scale = 0.125,
+                             .window = kind == Kind::kPagesThroughWindow ? 50 : 0};
+  const PagedSequences paged = paged_sequences(
+      {{{0, 1}, 1, {9}}, {{1, 2}, 97, {3, 0, 7, 2}}, {{2, 42}, 130, {15, 4, 5, 1, 11}}, {{42, 55}, 13, {6}}},
+      32, device);
+  const AttentionResult expected = aten::attend_pages(input, paged);
+  const std::optional<AttentionResult> actual = cudnn::attend_pages(input, paged);
+  if (!actual) return "it has no plan for a small cache of pages";
+  const at::Tensor no_gradient = at::zeros({1}, q_TND.options());
+  const auto queries = [&](const AttentionResult& result) {
+    return Results{{result.out_TND.narrow(0, 0, 55), result.lse_NT.narrow(1, 0, 55), {}}, no_gradient};
+  };
+  return fault_of(queries(*actual), queries(expected));
+}
+
 }  // namespace
 
 std::string fault_of_small_case(Kind kind, bool narrow_values, const at::Device& device) {
   // The allocator hands this memory out again, to the workspaces among others, in which nothing may count on
   // zeros.
   at::full({int64_t{1} << 26}, 0xff, at::dtype(at::kByte).device(device));
+  if (kind == Kind::kPages || kind == Kind::kPagesThroughWindow) return fault_of_pages(kind, device);
   const SmallCase small(kind, narrow_values, device);
   return kind == Kind::kBlocks ? fault_of_blocks(small) : fault_of_sequences(small);
 }

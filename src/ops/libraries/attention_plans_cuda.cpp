@@ -91,7 +91,12 @@ class Plans {
   void make_all_of(const Key& kind) {
     const auto& [gpu, shape] = kind;
     std::vector<Key> keys;
+    if (shape.page_rows > 0) {
+      for (const PlannedSizes& sizes : all_planned_page_sizes(*limits_))
+        keys.emplace_back(gpu, with_sizes(shape, sizes));
+    }
     for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
+      if (shape.page_rows > 0) break;
       GraphShape directed = shape;
       directed.direction = direction;
       directed.deterministic =

@@ -38,6 +38,10 @@ struct GraphShape {
   // Of v, out and their gradients, at most `dimensions`. Heads are `dimensions` elements apart there, too;
   // results' other columns stay as they are.
   int64_t value_dimensions = 0;
+  // Keys and values lie in a cache of so many pages of so many rows each, and sequences have lists of pages;
+  // 0: they lie one behind the other. Forward only.
+  int64_t pages = 0;
+  int64_t page_rows = 0;
   int64_t q_stride = 0;   // elements between rows of q
   int64_t kv_stride = 0;  // the same for k and v; out, its gradient and backward's results are dense
   float scale = 1;
@@ -61,7 +65,8 @@ struct Operands {
   // The begins of the sequences and the last one's end, in elements of: q; k and v; rows of all query heads
   // (out, dout); lse; backward's results dq; dk and dv.
   const int64_t* q_offsets = nullptr;
-  const int64_t* kv_offsets = nullptr;
+  const int64_t* kv_offsets = nullptr;  // unless keys lie in pages
+  const int32_t* page_table = nullptr;  // [sequences, pages of the longest keys], if they do
   const int64_t* out_offsets = nullptr;
   const int64_t* lse_offsets = nullptr;
   const int64_t* dq_offsets = nullptr;

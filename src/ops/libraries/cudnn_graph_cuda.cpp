@@ -46,6 +46,7 @@ enum Uid : int64_t {
   kDKvOffsets,
   kLengths,
   kKeyLengths,
+  kPageTable,
 };
 
 // libtorch loads cuDNN with its own kernels; before that it lies among the wheels beside libtorch.
@@ -69,9 +70,14 @@ class Builder {
     lengths_ = table("lengths", kLengths, shape.sequences, fe::DataType_t::INT32);
     key_lengths_ = table("key lengths", kKeyLengths, shape.sequences, fe::DataType_t::INT32);
     q_ = input("q", kQ, queries(shape.q_stride), offsets("q offsets", kQOffsets));
-    const Tensor of_keys = offsets("key offsets", kKvOffsets);
-    k_ = input("k", kK, keys(shape.kv_stride), of_keys);
-    v_ = input("v", kV, values(shape.kv_stride), of_keys);
+    if (shape.page_rows > 0) {
+      k_ = cache("k", kK, shape.dimensions);
+      v_ = cache("v", kV, shape.value_dimensions);
+    } else {
+      const Tensor of_keys = offsets("key offsets", kKvOffsets);
+      k_ = input("k", kK, keys(shape.kv_stride), of_keys);
+      v_ = input("v", kV, values(shape.kv_stride), of_keys);
+    }
     out_offsets_ = offsets("out offsets", kOutOffsets);
     lse_offsets_ = offsets("lse offsets", kLseOffsets);
   }
@@ -79,6 +85,18 @@ class Builder {
   void forward() {
     auto options = fe::graph::SDPA_attributes().set_name("attention").set_generate_stats(true);
     set_common(options);
+    if (shape_.page_rows > 0) {
+      const int64_t width = (shape_.longest_keys + shape_.page_rows - 1) / shape_.page_rows;
+      const Tensor table = graph_.tensor(fe::graph::Tensor_attributes()
+                                             .set_name("page table")
+                                             .set_uid(kPageTable)
+                                             .set_dim({shape_.sequences, 1, width, 1})
+                                             .set_stride({width, width, 1, 1})
+                                             .set_data_type(fe::DataType_t::INT32));
+      options.set_paged_attention_k_table(table)
+          .set_paged_attention_v_table(table)
+          .set_paged_attention_max_seq_len_kv(static_cast<int>(shape_.longest_keys));
+    }
     auto [out, lse] = graph_.sdpa(q_, k_, v_, options);
     mark_output(out, kOut, results(dense(shape_.heads)), out_offsets_);
     lse->set_output(true).set_uid(kLse).set_data_type(fe::DataType_t::FLOAT);
@@ -124,7 +142,8 @@ class Builder {
         .set_stride({matrix.longest * matrix.row, shape_.dimensions, matrix.row, 1});
   }
 
-  // Scale, lengths and mask. A band lets row i see columns in (i - left, i + right].
+  // Scale, lengths and mask. A band lets row i see columns in (i - left, i + right]. In pages a sequence's
+  // queries are the last rows of its keys.
   template <typename Attributes>
   void set_common(Attributes& options) const {
     options.set_attn_scale(shape_.scale)
@@ -133,7 +152,9 @@ class Builder {
         .set_seq_len_kv(key_lengths_);
     const auto [causal, window] = shape_.mask;
     if (causal || window > 0) {
-      options.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+      options
+          .set_diagonal_alignment(shape_.page_rows > 0 ? fe::DiagonalAlignment_t::BOTTOM_RIGHT
+                                                       : fe::DiagonalAlignment_t::TOP_LEFT)
           .set_diagonal_band_right_bound(causal ? 0 : static_cast<int>(window) - 1);
     }
     if (window > 0) options.set_diagonal_band_left_bound(static_cast<int>(window));
@@ -155,6 +176,15 @@ class Builder {
         fe::graph::Tensor_attributes().set_name(name).set_uid(uid).set_ragged_offset(of_sequences);
     lay_out(attributes, matrix);
     return graph_.tensor(attributes);
+  }
+  // Pages of keys or values, [page, head, row, dimension].
+  Tensor cache(const char* name, Uid uid, int64_t dimensions) {
+    return graph_.tensor(
+        fe::graph::Tensor_attributes()
+            .set_name(name)
+            .set_uid(uid)
+            .set_dim({shape_.pages, shape_.kv_heads, shape_.page_rows, dimensions})
+            .set_stride({shape_.page_rows * shape_.kv_stride, shape_.dimensions, shape_.kv_stride, 1}));
   }
   void mark_output(const Tensor& tensor, Uid uid, const Matrix& matrix, const Tensor& of_sequences) {
     tensor->set_output(true).set_uid(uid).set_ragged_offset(of_sequences);
@@ -229,9 +259,10 @@ std::string to_text(const GraphShape& shape) {
   return base::text(shape.direction == Direction::kForward ? "forward" : "backward", " sequences ",
                     shape.sequences, " longest ", shape.longest, " ", shape.longest_keys, " rows ",
                     shape.rows, " ", shape.key_rows, " heads ", shape.heads, " ", shape.kv_heads,
-                    " dimensions ", shape.dimensions, " ", shape.value_dimensions, " strides ", shape.q_stride, " ", shape.kv_stride,
-                    " scale ", std::bit_cast<uint32_t>(shape.scale), " causal ", shape.mask.causal,
-                    " window ", shape.mask.window, " deterministic ", shape.deterministic);
+                    " dimensions ", shape.dimensions, " ", shape.value_dimensions, " pages ", shape.pages,
+                    " ", shape.page_rows, " strides ", shape.q_stride, " ", shape.kv_stride, " scale ",
+                    std::bit_cast<uint32_t>(shape.scale), " causal ", shape.mask.causal, " window ",
+                    shape.mask.window, " deterministic ", shape.deterministic);
 }
 
 namespace {
@@ -323,6 +354,7 @@ std::string Plan::run(const Operands& operands, void* workspace, cudaStream_t st
   add(kDV, operands.dv);
   add(kQOffsets, operands.q_offsets);
   add(kKvOffsets, operands.kv_offsets);
+  add(kPageTable, operands.page_table);
   add(kOutOffsets, operands.out_offsets);
   add(kLseOffsets, operands.lse_offsets);
   add(kDQOffsets, operands.dq_offsets);

@@ -171,6 +171,42 @@ TEST_P(CudnnGraph, RunsAllPlannedSizes) {
   }
 }
 
+// Keys in pages of 32 rows, of a cache that has keys and values side by side.
+GraphShape shape_of_pages(int64_t dimensions) {
+  GraphShape shape = shape_of(Direction::kForward);
+  shape.dimensions = shape.value_dimensions = dimensions;
+  shape.q_stride = 48 * dimensions;
+  shape.kv_stride = 16 * dimensions;
+  shape.rows = shape.key_rows = 0;
+  shape.pages = 1000;
+  shape.page_rows = 32;
+  return shape;
+}
+
+TEST(CudnnGraphOfPages, RunsAllPlannedSizesOnEachGpu) {
+  if (!missing().empty()) GTEST_SKIP() << missing();
+  for (const PlannedSizes& sizes : all_planned_page_sizes({.rows = 8192, .longest = 8192})) {
+    GraphShape shape = shape_of_pages(128);
+    shape.sequences = sizes.sequences;
+    shape.longest = sizes.longest;
+    shape.longest_keys = sizes.longest_keys;
+    for (const Gpu& gpu : {kHopper, kBlackwell, kAmpere})
+      EXPECT_EQ(fault_of(shape, gpu), "") << to_text(shape) << ", " << gpu.name;
+  }
+}
+
+TEST(CudnnGraphOfPages, RunsWindowsAndHeadsOfEachWidth) {
+  if (!missing().empty()) GTEST_SKIP() << missing();
+  for (const int64_t dimensions : {64, 80, 96, 112, 256}) {
+    for (const int64_t window : {0, 4096}) {
+      GraphShape shape = shape_of_pages(dimensions);
+      shape.mask.window = window;
+      for (const Gpu& gpu : {kHopper, kBlackwell, kAmpere})
+        EXPECT_EQ(fault_of(shape, gpu), "") << to_text(shape) << ", " << gpu.name;
+    }
+  }
+}
+
 TEST_P(CudnnGraph, HeadsThatAreNoMultipleAreRefused) {
   GraphShape shape = shape_of(GetParam());
   shape.kv_heads = 5;
