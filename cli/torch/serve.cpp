@@ -1,4 +1,5 @@
 // sluice serve: an endpoint with OpenAI's API.
+#include <algorithm>
 #include <csignal>
 #include <memory>
 #include <optional>
@@ -23,6 +24,7 @@
 #include "cli/torch/serving.h"
 #include "cli/torch_commands.h"
 #include "generate/followers.h"
+#include "ops/attention.h"
 #include "run/evaluator.h"
 #include "run/model_shard.h"
 #include "serve/server.h"
@@ -210,6 +212,9 @@ void serve_text(ServeArguments& options, const run::ModelSource& model, const co
       .newcomer_slots = kNewcomerSlots,
       .max_num_batched_tokens = options.max_num_batched_tokens.value_or(
           shard.like.device().is_cpu() ? kBatchedTokensOnCpus : kBatchedTokens)};
+  const int64_t longest = std::min(options.server.context_length, kv_blocks * inference::kKvBlockTokens);
+  ops::prepare_attention({std::max(longest, scheduler.max_num_batched_tokens), longest},
+                         dependencies_directory(), shard.like.device());
   options.server.end_tokens = end_tokens_of(model, &tokenizer);
   const std::vector<base::Interval> never =
       corpus::rows_without_token(tokenizer, model.model().vocab(), options.server.end_tokens);
@@ -219,8 +224,7 @@ void serve_text(ServeArguments& options, const run::ModelSource& model, const co
                                  .max_queued_requests = options.max_queued,
                                  .max_queued_requests_of_client = options.max_queued_per_client(),
                                  .followers = options.launch.world_size > 1 ? &evaluator.ranks() : nullptr});
-  options.server.context_length =
-      std::min(options.server.context_length, kv_blocks * inference::kKvBlockTokens);
+  options.server.context_length = longest;
   options.server.tool_format = tool_format_of(options, model);
   serve::Server server(engine, tokenizer, options.server);
   const auto bytes = static_cast<double>(kv_blocks * generate::Decoder::kv_block_bytes(shard));
