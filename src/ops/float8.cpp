@@ -2,11 +2,12 @@
 #include "ops/float8.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/abs.h>
 #include <ATen/ops/amax.h>
+#include <ATen/ops/amin.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/isfinite.h>
+#include <ATen/ops/maximum.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/nan_to_num.h>
 #include <ATen/ops/where.h>
@@ -30,15 +31,18 @@ int64_t filled_up(int64_t k) { return (k + kFloat8Multiple - 1) / kFloat8Multipl
 
 Float8Rows rows_by_operators(const at::Tensor& x_RK) {
   const int64_t rows = x_RK.size(0), k = x_RK.size(1);
-  const at::Tensor wide_RK = x_RK.to(at::kFloat).contiguous();
+  at::Tensor wide_RK = x_RK.to(at::kFloat).contiguous();
   if (k == 0) {
     return {at::zeros({rows, 0}, wide_RK.options()).to(at::kFloat8_e4m3fn),
             at::zeros({rows, 1}, wide_RK.options())};
   }
-  const at::Tensor most_R1 = wide_RK.abs().amax(1, /*keepdim=*/true), finite_R1 = at::isfinite(most_R1);
-  const at::Tensor used_R1 = most_R1.clamp_min(kLeastRowMost);
+  // Magnitudes would be a copy more.
+  const at::Tensor most_R1 =
+      at::maximum(at::amax(wide_RK, 1, /*keepdim=*/true), at::amin(wide_RK, 1, /*keepdim=*/true).neg());
+  const at::Tensor finite_R1 = at::isfinite(most_R1), used_R1 = most_R1.clamp_min(kLeastRowMost);
   const at::Tensor inverse_R1 = at::where(finite_R1, kMostFloat8 / used_R1, 0.0);
-  at::Tensor scaled_RP = (wide_RK * inverse_R1).nan_to_num_(0);
+  const bool is_copy = wide_RK.const_data_ptr() != x_RK.const_data_ptr();
+  at::Tensor scaled_RP = (is_copy ? wide_RK.mul_(inverse_R1) : wide_RK * inverse_R1).nan_to_num_(0);
   if (filled_up(k) > k) scaled_RP = at::constant_pad_nd(scaled_RP, {0, filled_up(k) - k});
   return {scaled_RP.to(at::kFloat8_e4m3fn), (used_R1 / kMostFloat8).where(finite_R1, NAN)};
 }
