@@ -48,7 +48,8 @@ constexpr Word<base::GemmFormat> word_of(base::GemmFormat format) { return {name
 constexpr Word<base::GemmFormat> kProductFormats[] = {
     word_of(base::GemmFormat::kAsComputed), word_of(base::GemmFormat::kBFloat16),
     word_of(base::GemmFormat::kInt8), word_of(base::GemmFormat::kFloat8)};
-constexpr Word<LowPrecisionLayers> kNarrowLayers[] = {{"minimal", LowPrecisionLayers::kMinimal},
+constexpr Word<LowPrecisionLayers> kNarrowLayers[] = {{"auto", LowPrecisionLayers::kAuto},
+                                                      {"minimal", LowPrecisionLayers::kMinimal},
                                                       {"all", LowPrecisionLayers::kAll}};
 constexpr Word<Devices> kDeviceWords[] = {{"uniform", Devices::kUniform}, {"measured", Devices::kMeasured}};
 constexpr Word<Decay> kDecays[] = {{"cosine", Decay::kCosine},
@@ -195,8 +196,8 @@ void visit_train(RunConfig& config, Fields& keys) {
   keys("dtype", Choice(train.dtype, kComputeTypes),
        "type of compute; auto: bfloat16 on GPUs, float32 on CPUs");
   keys("gemm_dtype", Choice(config.parallel.low_precision_gemms, kProductFormats),
-       "type that some layers round matrices and rows to before they multiply; the loss then depends on the "
-       "strategy");
+       "type that layers round matrices and rows to before they multiply; float8: all layers, on GPUs "
+       "that multiply it (L40S, H100 or newer); the loss then depends on the strategy");
   keys("master_dtype", Choice(train.master_dtype, kMasterTypes),
        "type of the parameters that the optimiser updates (float64 where dtype is); bfloat16 rounds updates "
        "by "
@@ -451,8 +452,9 @@ void visit_parallel(RunConfig& config, Fields& keys) {
        "measured: ranks time a product at the start, and later what steps take, and plans give those that "
        "differ as much work as they do");
   keys("low_precision_layers", Choice(parallel.low_precision_layers, kNarrowLayers),
-       "minimal: on devices that are slower than the fastest, as few as let them keep up, and those that "
-       "add least noise to the gradient; all: on all devices");
+       "layers that train.gemm_dtype is for. minimal: on devices that are slower than the fastest, as few as "
+       "let them keep up, and those that add least noise to the gradient; all: on all devices; auto: all for "
+       "float8, else minimal");
 }
 
 void visit_cluster(RunConfig& config, Fields& keys) {

@@ -253,7 +253,8 @@ enum class ExpertPlacementPolicy : uint8_t { kLinear, kByLoad, kByCoactivation }
 enum class Devices : uint8_t { kUniform, kMeasured };
 
 // Layers with low-precision GEMMs: as few as slower devices need to keep up, or all layers on all devices.
-enum class LowPrecisionLayers : uint8_t { kMinimal, kAll };
+// Auto: all for 8-bit floats, which make any GPU with their units faster, else minimal.
+enum class LowPrecisionLayers : uint8_t { kAuto, kMinimal, kAll };
 
 struct ParallelConfig {
   std::vector<std::string> strategies;  // empty: "auto"; else texts, or one path of a strategies.json
@@ -272,7 +273,15 @@ struct ParallelConfig {
   int gpus_per_node = 8;
   Devices devices = Devices::kUniform;
   base::GemmFormat low_precision_gemms = base::GemmFormat::kAsComputed;
-  LowPrecisionLayers low_precision_layers = LowPrecisionLayers::kMinimal;
+  LowPrecisionLayers low_precision_layers = LowPrecisionLayers::kAuto;
+
+  // Whether all layers round, on all devices.
+  bool rounds_all_layers() const {
+    if (low_precision_gemms == base::GemmFormat::kAsComputed) return false;
+    if (low_precision_layers != LowPrecisionLayers::kAuto)
+      return low_precision_layers == LowPrecisionLayers::kAll;
+    return low_precision_gemms == base::GemmFormat::kFloat8;
+  }
 };
 
 struct ClusterConfig {

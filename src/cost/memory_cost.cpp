@@ -113,7 +113,7 @@ int64_t MemoryCost::stage_bytes(int stage, int world_size) const {
          link_buffer_bytes(cost_, scheme_, stage, world_size) + (head ? memory.logits_chunk_bytes : 0) +
          model::dispatch_chunk_bytes(options().model, {.tp = scheme_.tp, .expert_lanes = scheme_.ep},
                                      memory.element_bytes) +
-         divide_up(memory.attention_bytes, scheme_.tp) +
+         divide_up(memory.attention_bytes, scheme_.tp) + float8_code_bytes(run) +
          std::max({gathered_bytes(CellKind::kForward, run), gathered_bytes(CellKind::kBackward, run),
                    gathered_bytes(CellKind::kBackwardWeight, run)});
 }
@@ -122,7 +122,8 @@ int64_t MemoryCost::fixed_bytes(int world_size) const {
   int64_t fullest = 0;
   for (int stage = 0; stage < scheme_.pp; ++stage) {
     // Middle stages of equal blocks are never fuller than the first of them.
-    if (program().uniform() && stage > 1 && stage + 1 < scheme_.pp) continue;
+    const bool alike = program().uniform() && cost_.low_precision_gemms() == nullptr;
+    if (alike && stage > 1 && stage + 1 < scheme_.pp) continue;
     fullest = std::max(fullest, stage_bytes(stage, world_size));
   }
   if (counts_buffers(options())) fullest = with_small_tensors(fullest);
@@ -142,6 +143,29 @@ int64_t MemoryCost::narrow_product_bytes(int64_t tokens) const {
     }
   });
   return most;
+}
+
+int64_t MemoryCost::float8_code_bytes(base::Interval run) const {
+  const strategy::LowPrecisionGemms* const gemms = cost_.low_precision_gemms();
+  if (gemms == nullptr || gemms->format != base::GemmFormat::kFloat8) return 0;
+  constexpr int64_t kMultiple = 16, kFactorBytes = 4;
+  const auto code_bytes = [](int64_t rows, int64_t summed) {
+    return rows * (divide_up(summed, kMultiple) * kMultiple + kFactorBytes);
+  };
+  int64_t sum = 0, most = 0;
+  for (const int layer : gemms->layers) {
+    const int64_t position = program().blocks().begin + layer;
+    if (position < run.begin || position >= run.end) continue;
+    int64_t own = 0;
+    for (const model::Parameter& matrix : program().kind_at(position).parameters()) {
+      if (!matrix.takes_low_precision() || matrix.experts > 0) continue;
+      const int64_t rows = divide_up(matrix.rows, scheme_.tp);
+      own += code_bytes(rows, matrix.columns) + code_bytes(matrix.columns, rows);
+    }
+    sum += own;
+    most = std::max(most, own);
+  }
+  return scheme_.fsdp > 1 || expanded_bytes(run) > 0 ? most : sum;
 }
 
 int64_t MemoryCost::expanded_bytes(base::Interval run) const {

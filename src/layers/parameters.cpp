@@ -67,6 +67,8 @@ Matrix OperationShards::matrix(std::string_view role) const {
     if (magnitude.defined()) matrix.adapters.back().magnitude_N = magnitude.view(-1);
   }
   if (are_weights_) decompose(matrix, parallel_);
+  if (are_weights_ && narrowing_.format == base::GemmFormat::kFloat8)
+    matrix.codes = std::make_shared<ops::Float8Weight>();
   return matrix;
 }
 

@@ -55,18 +55,36 @@ double squares(const at::Tensor& x) { return x.to(at::kFloat).square().sum().ite
 
 bool is_narrow(const LowPrecision& narrowing) { return narrowing.format != base::GemmFormat::kAsComputed; }
 
+// The right operand of left·rightᵀ.
+enum class Right : uint8_t { kMatrix, kTransposed };
+
+at::Tensor right_of(const Matrix& matrix, Right right) {
+  return right == Right::kMatrix ? matrix.w_AB : matrix.w_AB.t();
+}
+
+// left·rightᵀ of rounded operands.
+at::Tensor rounded_product(const Matrix& matrix, const at::Tensor& left_MK, Right right) {
+  const base::GemmFormat format = matrix.low_precision.format;
+  if (format != base::GemmFormat::kFloat8 || matrix.codes == nullptr)
+    return ops::low_precision_gemm(format, left_MK, right_of(matrix, right));
+  const ops::Float8Rows& codes =
+      right == Right::kMatrix ? matrix.codes->rows(matrix.w_AB) : matrix.codes->columns(matrix.w_AB);
+  return ops::float8_product(ops::float8_rows(left_MK), codes, left_MK.scalar_type());
+}
+
 // left·rightᵀ; `exact` computes it in the run's own type.
 template <typename Exact>
-at::Tensor product(const LowPrecision& narrowing, const at::Tensor& left_MK, const at::Tensor& right_NK,
-                   Exact exact) {
+at::Tensor product(const Matrix& matrix, const at::Tensor& left_MK, Right right, Exact exact) {
+  const LowPrecision& narrowing = matrix.low_precision;
   if (narrowing.errors != nullptr) {
     using enum GemmErrors::Figure;
     const at::Tensor wide = exact();
-    const at::Tensor rounded = ops::low_precision_gemm(narrowing.errors->format, left_MK, right_NK);
+    const at::Tensor rounded =
+        ops::low_precision_gemm(narrowing.errors->format, left_MK, right_of(matrix, right));
     narrowing.errors->add(narrowing.layer, narrowing.errors->backward ? kInputGradient : kForward,
                           rounded - wide, wide);
   }
-  return is_narrow(narrowing) ? ops::low_precision_gemm(narrowing.format, left_MK, right_NK) : exact();
+  return is_narrow(narrowing) ? rounded_product(matrix, left_MK, right) : exact();
 }
 
 void add_weight_gradient(const LowPrecision& narrowing, const at::Tensor& gradient_AB, const at::Tensor& a_TA,
@@ -235,8 +253,7 @@ bool Matrix::wanted() const {
 
 at::Tensor times(const at::Tensor& all_TA, const Matrix& matrix) {
   const at::Tensor x_TA = matrix.outputs_last ? all_TA : scaled(all_TA, matrix);
-  at::Tensor y_TB =
-      product(matrix.low_precision, x_TA, matrix.w_AB.t(), [&] { return ops::times(x_TA, matrix.w_AB); });
+  at::Tensor y_TB = product(matrix, x_TA, Right::kTransposed, [&] { return ops::times(x_TA, matrix.w_AB); });
   add_adapted(y_TB, x_TA, matrix);
   if (matrix.outputs_last) apply_scale(matrix, y_TB);
   return y_TB;
@@ -244,8 +261,8 @@ at::Tensor times(const at::Tensor& all_TA, const Matrix& matrix) {
 
 at::Tensor times_transposed(const at::Tensor& all_TB, const Matrix& matrix) {
   const at::Tensor x_TB = matrix.outputs_last ? scaled(all_TB, matrix) : all_TB;
-  at::Tensor y_TA = product(matrix.low_precision, x_TB, matrix.w_AB,
-                            [&] { return ops::times_transposed(x_TB, matrix.w_AB); });
+  at::Tensor y_TA =
+      product(matrix, x_TB, Right::kMatrix, [&] { return ops::times_transposed(x_TB, matrix.w_AB); });
   for (const Adapter& adapter : matrix.adapters) {
     at::Tensor narrow_TK = ops::times_transposed(x_TB, adapter.right_KB);
     choose(matrix, narrow_TK);

@@ -21,6 +21,7 @@
 
 #include "base/gemm_format.h"
 #include "layers/tensor_parallel.h"
+#include "ops/float8.h"
 
 namespace sluice::layers {
 
@@ -96,6 +97,9 @@ struct Matrix {
   LowPrecision low_precision = {};  // for products with w; those with adapters are in the run's type
   bool outputs_last = false;        // whether w is stored [in, out]
   std::shared_ptr<OutputScales> scales = {};  // null: no DoRA
+  // For weights: codes of w that all products share while the operation lives. Null: w is coded, if at all,
+  // for each product.
+  std::shared_ptr<ops::Float8Weight> codes = {};
 
   bool defined() const { return w_AB.defined(); }
   // For a gradient: whether any of its tensors is trained.

@@ -122,5 +122,50 @@ TEST(Product, ErrorsOfRoundingAreMeasuredBesideTheExactProduct) {
   EXPECT_NEAR(figure(kGradientSquares).sum, x.t().mm(b).square().sum().item<double>(), 1e-2);
 }
 
+// The same matrix with codes that its products share, and without.
+std::pair<Matrix, Matrix> float8_matrices(bool adapted) {
+  Matrix one{.w_AB = waves({6, 5}, 1), .adapters = {}};
+  if (adapted) one = adapted_matrix();
+  one.low_precision.format = base::GemmFormat::kFloat8;
+  Matrix other = one;
+  one.codes = std::make_shared<ops::Float8Weight>();
+  return {one, other};
+}
+
+TEST(Product, WeightsOf8BitFloatsAreCodedOnce) {
+  for (const bool adapted : {false, true}) {
+    const auto [coded, plain] = float8_matrices(adapted);
+    const at::Tensor x = waves({4, 6}, 6), z = waves({4, 5}, 7), base = waves({4, 5}, 8);
+    const at::Tensor forward = times(x, plain), backward = times_transposed(z, plain);
+    EXPECT_FALSE(at::equal(forward, x.mm(sum_of(plain)))) << "rounded";
+    expect_near(forward, x.mm(sum_of(plain)), "within the format", 0.4);
+    for (int again = 0; again < 2; ++again) {
+      expect_near(times(x, coded), forward);
+      expect_near(times_transposed(z, coded), backward);
+      expect_near(add_times(base, x, coded), base + forward);
+      if (!adapted) coded.w_AB.zero_();  // the codes stay
+    }
+  }
+}
+
+TEST(Product, MagnitudesScaleProductsOf8BitFloats) {
+  const at::Tensor x = waves({4, 6}, 6), z = waves({4, 5}, 7);
+  std::vector<std::vector<at::Tensor>> found;
+  for (const bool coded : {false, true}) {
+    auto [with, without] = float8_matrices(/*adapted=*/true);
+    Matrix& matrix = coded ? with : without;
+    for (size_t i = 0; i < 2; ++i) matrix.adapters[i].magnitude_N = waves({3}, 9 + static_cast<int>(i)) + 2;
+    decompose(matrix, {});
+    Matrix gradient{.w_AB = {}, .adapters = {}};
+    for (const Adapter& own : matrix.adapters)
+      gradient.adapters.push_back({at::zeros_like(own.left_NK), at::zeros_like(own.right_KB), own.first_row,
+                                   own.factor, at::zeros_like(own.magnitude_N)});
+    accumulate_gradient(gradient, adapter_rows(matrix, gradient, x, z), x, z);
+    found.push_back({times(x, matrix), times_transposed(z, matrix), gradient.adapters[1].left_NK,
+                     gradient.adapters[1].magnitude_N});
+  }
+  for (size_t i = 0; i < found[0].size(); ++i) expect_near(found[1][i], found[0][i]);
+}
+
 }  // namespace
 }  // namespace sluice::layers

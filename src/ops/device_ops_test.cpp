@@ -3,11 +3,14 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "ops/attention.h"
 #include "ops/attention_merge.h"
 #include "ops/cross_entropy.h"
 #include "ops/device.h"
 #include "ops/embedding.h"
+#include "ops/float8.h"
 #include "ops/gated_activation.h"
 #include "ops/grouped_product.h"
 #include "ops/linear.h"
@@ -84,6 +87,28 @@ TEST_P(DeviceOps, GroupedProducts) {
     add_grouped_gradient(dw, x.gpu, dy.gpu, end_on_gpu);
     add_grouped_gradient(expected, x.cpu, dy.cpu, end);
     expect_close(dw, expected, "dw");
+  }
+}
+
+// Shapes that libtorch's products of 8-bit floats take, and a right operand of 17 rows; on GPUs without such
+// units the same codes are multiplied as bfloat16.
+TEST_P(DeviceOps, Float8Products) {
+  for (const auto& [tokens, in, out] :
+       std::vector<std::array<int64_t, 3>>{{200, 256, 96}, {37, 64, 48}, {50, 33, 17}}) {
+    const Pair x = random({tokens, in}), w = random({out, in}), dy = random({tokens, out});
+    const auto close = [](const at::Tensor& gpu, const at::Tensor& cpu) {
+      return at::allclose(gpu.cpu().to(at::kDouble), cpu, /*rtol=*/0, cpu.abs().max().item<double>() / 100);
+    };
+    const Float8Rows rows = float8_rows(x.gpu), rows_on_cpu = float8_rows(x.cpu.to(at::kFloat));
+    EXPECT_TRUE(at::allclose(rows.code_RP.cpu().to(at::kFloat), rows_on_cpu.code_RP.to(at::kFloat), 0.13, 0.01));
+    const auto forward = [](const at::Tensor& a, const at::Tensor& b) {
+      return float8_product(float8_rows(a), float8_rows(b), a.scalar_type());
+    };
+    EXPECT_TRUE(close(forward(x.gpu, w.gpu), forward(x.cpu, w.cpu))) << in;
+    const at::Tensor dw = sums({out, in}), expected = at::zeros({out, in}, at::kDouble);
+    add_float8_product(dw, float8_columns(dy.gpu), float8_columns(x.gpu));
+    add_float8_product(expected, float8_columns(dy.cpu), float8_columns(x.cpu));
+    EXPECT_TRUE(close(dw, expected)) << in;
   }
 }
 

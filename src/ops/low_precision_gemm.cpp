@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "ops/cuda/gpu.h"
+#include "ops/float8.h"
 #include "ops/simd.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -176,22 +177,16 @@ at::Tensor chances(const at::Tensor& x_RK) {
   return shifted(mixed, 8).to(at::kFloat) * 0x1p-24;
 }
 
-// Factors of rows, in float: the largest magnitude over the format's maximum, and the inverse by which
+// Factors of rows, in float: the largest magnitude over the largest code, and the inverse by which
 // numbers are multiplied. NaN if a row is not finite.
 struct RowFactors {
   at::Tensor factor_R1, inverse_R1;
 };
-RowFactors row_factors(const at::Tensor& x_RK, double most_of_format) {
+RowFactors row_factors(const at::Tensor& x_RK) {
   const at::Tensor most_R1 = x_RK.abs().amax(1, /*keepdim=*/true);
   const at::Tensor finite_R1 = most_R1.isfinite();
-  return {(most_R1 / most_of_format).where(finite_R1, NAN),
-          at::where(most_R1.gt(0).logical_and(finite_R1), most_of_format / most_R1, 0.0)};
-}
-
-// left·rightᵀ of the operands' rounded values, in float; in double if left is.
-at::Tensor product_of(const at::Tensor& left_MK, const RowFactors& left, const at::Tensor& right_NK,
-                      const RowFactors& right) {
-  return at::mm(left_MK, right_NK.t()).mul_(left.factor_R1).mul_(right.factor_R1.t());
+  return {(most_R1 / double{kMostCode}).where(finite_R1, NAN),
+          at::where(most_R1.gt(0).logical_and(finite_R1), double{kMostCode} / most_R1, 0.0)};
 }
 
 at::Tensor int8_product(const at::Tensor& left_MK, const at::Tensor& right_NK) {
@@ -202,24 +197,6 @@ at::Tensor int8_product(const at::Tensor& left_MK, const at::Tensor& right_NK) {
       fits_units ? at::_int_mm(left.code_RK.to(at::kChar), right.code_RK.to(at::kChar).t()).to(at::kFloat)
                  : at::mm(left.code_RK, right.code_RK.t());
   return sums_MN * left.factor_R.unsqueeze(1) * right.factor_R;
-}
-
-at::Tensor float8_product(const at::Tensor& left_MK, const at::Tensor& right_NK) {
-  constexpr double kMost = 448;
-  const at::Tensor wide_left = floats(left_MK), wide_right = floats(right_NK);
-  const RowFactors left = row_factors(wide_left, kMost), right = row_factors(wide_right, kMost);
-  const at::Tensor rounded_left = (wide_left * left.inverse_R1).nan_to_num(0).to(at::kFloat8_e4m3fn);
-  const at::Tensor rounded_right = (wide_right * right.inverse_R1).nan_to_num(0).to(at::kFloat8_e4m3fn);
-#ifdef SLUICE_CUDA
-  if (left_MK.is_cuda() && multiplies(GemmFormat::kFloat8, left_MK.device()) && left_MK.size(1) % 16 == 0 &&
-      right_NK.size(0) % 16 == 0) {
-    const at::Tensor one = at::ones({}, wide_left.options());
-    const at::Tensor sums_MN = at::_scaled_mm(rounded_left, rounded_right.t(), one, one, /*bias=*/{},
-                                              /*scale_result=*/{}, at::kFloat, /*use_fast_accum=*/false);
-    return sums_MN * left.factor_R1 * right.factor_R1.t();
-  }
-#endif
-  return product_of(rounded_left.to(at::kFloat), left, rounded_right.to(at::kFloat), right);
 }
 
 at::Tensor bfloat16_product(const at::Tensor& left_MK, const at::Tensor& right_NK) {
@@ -244,7 +221,7 @@ bool runs_kernel(GemmFormat format, const at::Tensor& left_MK) {
          left_MK.size(1) < kMostSummed;
 }
 
-// Rounds the operands and multiplies in float.
+// Rounds the operands and multiplies in float. 8-bit floats are not for this: ops/float8.h.
 at::Tensor wide_product(GemmFormat format, const at::Tensor& left_MK, const at::Tensor& right_NK) {
 #if defined(__x86_64__)
   if (runs_kernel(format, left_MK)) {
@@ -257,7 +234,7 @@ at::Tensor wide_product(GemmFormat format, const at::Tensor& left_MK, const at::
   switch (format) {
     case GemmFormat::kBFloat16: return bfloat16_product(left_MK, right_NK);
     case GemmFormat::kInt8: return int8_product(floats(left_MK), floats(right_NK));
-    case GemmFormat::kFloat8: return float8_product(left_MK, right_NK);
+    case GemmFormat::kFloat8:
     case GemmFormat::kAsComputed: break;
   }
   SLUICE_ASSERT(false, "no low-precision product for a format that computes as the run does");
@@ -275,11 +252,15 @@ bool multiplies(GemmFormat format, c10::Device device) {
 }
 
 at::Tensor low_precision_gemm(GemmFormat format, const at::Tensor& left_MK, const at::Tensor& right_NK) {
+  if (format == GemmFormat::kFloat8)
+    return float8_product(float8_rows(left_MK), float8_rows(right_NK), left_MK.scalar_type());
   return wide_product(format, left_MK, right_NK).to(left_MK.scalar_type());
 }
 
 void add_low_precision_gemm(GemmFormat format, const at::Tensor& sum_MN, const at::Tensor& left_MK,
                             const at::Tensor& right_NK) {
+  if (format == GemmFormat::kFloat8)
+    return add_float8_product(sum_MN, float8_rows(left_MK), float8_rows(right_NK));
 #if defined(__x86_64__)
   if (runs_kernel(format, left_MK) && sum_MN.scalar_type() == at::kFloat && sum_MN.stride(1) == 1) {
     multiply_codes<true>(floats(left_MK), floats(right_NK), sum_MN.mutable_data_ptr<float>(),
@@ -292,7 +273,7 @@ void add_low_precision_gemm(GemmFormat format, const at::Tensor& sum_MN, const a
 
 RowCodes row_codes(const at::Tensor& x_RK) {
   const at::Tensor wide_RK = floats(x_RK);
-  const auto [factor_R1, inverse_R1] = row_factors(wide_RK, kMostCode);
+  const auto [factor_R1, inverse_R1] = row_factors(wide_RK);
   const at::Tensor code_RK = (wide_RK * inverse_R1 + chances(wide_RK) + kOffset)
                                  .floor_()
                                  .sub_(kOffset)

@@ -1,11 +1,11 @@
 // Matrix products with operands rounded to fewer bits, and sums in more bits.
 //
 // Each row along the summed dimension (of x, and of w as it lies or transposed) has one factor: its largest
-// magnitude over the format's maximum, 127 for 8-bit integers, 448 for E4M3. Integers use stochastic
-// rounding, so that products are unbiased. Its random number is a hash of the value and its place, so equal
-// operands give equal products. A row that is not finite makes all products with it NaN. Without AVX2, and
-// for shapes that a GPU's units don't take, rounded operands are multiplied as floats, which changes nothing
-// but time.
+// magnitude over the format's maximum, 127 for 8-bit integers, 448 for E4M3 (ops/float8.h). Integers use
+// stochastic rounding, so that products are unbiased. Its random number is a hash of the value and its place,
+// so equal operands give equal products. A row that is not finite makes all products with it NaN. Without
+// AVX2, and for shapes that a GPU's units don't take, rounded operands are multiplied as floats, which
+// changes nothing but time.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -57,8 +57,9 @@ bool is_of_another_model(const cost::Calibration& earlier, const CalibrationRequ
 void require_products(const CalibrationRequest& request) {
   const base::GemmFormat format = request.config.parallel.low_precision_gemms;
   if (ops::multiplies(format, request.device)) return;
-  throw base::InputError(base::text("train.gemm_dtype is ", name_of(format), ", of which ",
-                                    request.device.str(), " has no products: choose int8 or bfloat16"));
+  throw base::InputError(
+      base::text("train.gemm_dtype is ", name_of(format), ", of which ", request.device.str(),
+                 " has no products (an L40S, an H100 and newer have): ", "choose none, int8 or bfloat16"));
 }
 
 // The planner itself compares tables of schemes with the strategies.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/test_tuning.h"
 #include "runtime/test_equivalence.h"
 
 namespace sluice::runtime {
@@ -41,8 +42,12 @@ TEST(NarrowRuns, LearnNearlyTheSameAndRepeatToTheBit) {
 
 // A row has one factor on any rank: stages, and lanes with whole rows, round rows alike.
 TEST(NarrowRuns, StagesHaveTheLayersThatTheirPipelineNames) {
-  for (const std::vector<int>& layers : {std::vector<int>{0}, {1, 3}, {0, 1, 2, 3}}) {
-    const std::vector<LowPrecisionGemms> narrow{{GemmFormat::kInt8, layers}};
+  const LowPrecisionGemms cases[] = {{GemmFormat::kInt8, {0}},
+                                     {GemmFormat::kInt8, {1, 3}},
+                                     {GemmFormat::kInt8, {0, 1, 2, 3}},
+                                     {GemmFormat::kFloat8, {0, 1, 2, 3}}};
+  for (const LowPrecisionGemms& own : cases) {
+    const std::vector<LowPrecisionGemms> narrow{own};
     const RunRecord one = run_in_process(narrowed(narrow));
     expect_equal(run_in_process(narrowed(narrow, 2, "<1,2,1>")), one, 1e-11, 1e-11);
     expect_equal(run_in_process(narrowed(narrow, 4, "<1,4,1>")), one, 1e-11, 1e-11);
@@ -57,15 +62,34 @@ TEST(NarrowRuns, StagesHaveTheLayersThatTheirPipelineNames) {
 TEST(NarrowRuns, EveryKindOfPipelineStaysNear) {
   const RunRecord wide = run_in_process(narrowed({}));
   const LowPrecisionGemms all{GemmFormat::kInt8, {0, 1, 2, 3}};
-  for (const char* strategy : {"<2,1,1>", "<1,1,2>", "<1,1,4,4>", "<2,1,2,2>"}) {
-    const RunRecord narrow = run_in_process(narrowed({all}, 4, strategy));
-    EXPECT_GT(distance(narrow, wide), 1e-9) << strategy;
-    EXPECT_LT(distance(narrow, wide), 0.05) << strategy;
+  for (const GemmFormat format : {GemmFormat::kInt8, GemmFormat::kFloat8}) {
+    for (const char* strategy : {"<2,1,1>", "<1,1,2>", "<1,1,4,4>", "<2,1,2,2>"}) {
+      const RunRecord narrow = run_in_process(narrowed({{format, {0, 1, 2, 3}}}, 4, strategy));
+      EXPECT_GT(distance(narrow, wide), 1e-9) << strategy;
+      EXPECT_LT(distance(narrow, wide), 0.05) << strategy;
+    }
   }
   // Low precision in one of two pipelines adds less noise than in both.
   const double one_of_two = distance(run_in_process(narrowed({all}, 2, "2x<1,1,1>")), wide);
   EXPECT_GT(one_of_two, 1e-9);
   EXPECT_LT(one_of_two, 0.05);
+}
+
+// Adapters beside weights that are coded once a step; DoRA scales the products.
+TEST(NarrowRuns, AdaptersLearnBesideWeightsOf8BitFloats) {
+  for (const bool dora : {false, true}) {
+    RunOptions options = narrowed({});
+    model::adapt(options.model, {.rank = 2, .alpha = 4, .targets = {"q_proj", "down_proj"}, .dora = dora});
+    const RunRecord wide = run_in_process(options);
+    options.low_precision = {{GemmFormat::kFloat8, {0, 1, 2, 3}}};
+    const RunRecord narrow = run_in_process(options);
+    EXPECT_GT(distance(narrow, wide), 1e-9);
+    EXPECT_LT(distance(narrow, wide), 0.05);
+    options.strategies = {"<1,2,1>"};
+    options.world_size = 2;
+    options.policies = {{.recompute_permille = 1000}};
+    expect_equal(run_in_process(options), narrow, 1e-11, 1e-11);
+  }
 }
 
 TEST(NarrowRuns, DelaysChangeNothing) {

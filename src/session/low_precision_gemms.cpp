@@ -119,7 +119,8 @@ LowPrecisionTask low_precision_task_of(const config::RunConfig& config, std::spa
   const int64_t sequences = std::max<int64_t>(1, config.data.tokens_per_step / world_size / mean);
   const std::vector<int64_t> micro_batch(static_cast<size_t>(sequences), mean);
   return {.format = config.parallel.low_precision_gemms,
-          .layers = config.parallel.low_precision_layers,
+          .layers = config.parallel.rounds_all_layers() ? LowPrecisionTask::Layers::kAll
+                                                        : LowPrecisionTask::Layers::kMinimal,
           .work = cost::Work::of(micro_batch, config.model.resolved->window()),
           .world_size = world_size};
 }
@@ -127,7 +128,7 @@ LowPrecisionTask low_precision_task_of(const config::RunConfig& config, std::spa
 LowPrecisionChoice choose_low_precision(const LowPrecisionTask& task, std::vector<Device> devices,
                                         const cost::CostModel& cost) {
   LowPrecisionChoice choice;
-  const bool all = task.layers == config::LowPrecisionLayers::kAll;
+  const bool all = task.layers == LowPrecisionTask::Layers::kAll;
   if (devices.empty() && all) devices.resize(static_cast<size_t>(task.world_size));
   const Comparison comparison(task, cost);
   const auto fastest = std::ranges::min_element(devices, {}, &Device::slowdown_percent);

@@ -50,7 +50,8 @@ struct LowPrecisionChoice {
 
 struct LowPrecisionTask {
   base::GemmFormat format = base::GemmFormat::kAsComputed;
-  config::LowPrecisionLayers layers = config::LowPrecisionLayers::kMinimal;
+  enum class Layers : uint8_t { kMinimal, kAll };
+  Layers layers = Layers::kMinimal;
   cost::Work work;                    // a micro-batch for comparing devices
   std::vector<GemmNoise> noise = {};  // by layer; empty: alike
   int world_size = 1;

@@ -11,7 +11,6 @@ namespace sluice::session {
 namespace {
 
 using base::GemmFormat;
-using config::LowPrecisionLayers;
 using strategy::Device;
 using testing::ElementsAre;
 
@@ -22,7 +21,7 @@ cost::CostModel cost_of_h100() {
       {.device_bytes = cluster.device_memory_bytes, .element_bytes = 2}, std::vector<int>{1, 2}, 8));
 }
 
-LowPrecisionTask task_of(LowPrecisionLayers layers = LowPrecisionLayers::kMinimal) {
+LowPrecisionTask task_of(LowPrecisionTask::Layers layers = LowPrecisionTask::Layers::kMinimal) {
   return {.format = GemmFormat::kInt8,
           .layers = layers,
           .work = cost::Work::of(std::vector<int64_t>(8, 1024)),
@@ -91,10 +90,25 @@ TEST(LowPrecisionGemms, DepthDecidesWhatNoiseReaches) {
 
 TEST(LowPrecisionGemms, AllLayersOfAllDevicesWhereTheyAreAskedFor) {
   const cost::CostModel cost = cost_of_h100();
-  const LowPrecisionChoice choice = choose_low_precision(task_of(LowPrecisionLayers::kAll), {}, cost);
+  const LowPrecisionChoice choice = choose_low_precision(task_of(LowPrecisionTask::Layers::kAll), {}, cost);
   ASSERT_EQ(choice.devices.size(), 4U);
   for (const Device& device : choice.devices) EXPECT_EQ(layers_of(device), 32U);
   EXPECT_TRUE(choose_low_precision(task_of(), {}, cost).devices.empty());
+}
+
+// One key is enough for 8-bit floats; the other formats are for devices that must keep up.
+TEST(LowPrecisionGemms, FloatsOf8BitsAreForAllLayersUnlessToldOtherwise) {
+  using enum base::GemmFormat;
+  using config::LowPrecisionLayers;
+  const auto all = [](base::GemmFormat format, LowPrecisionLayers layers) {
+    return config::ParallelConfig{.low_precision_gemms = format, .low_precision_layers = layers}
+        .rounds_all_layers();
+  };
+  EXPECT_TRUE(all(kFloat8, config::ParallelConfig{}.low_precision_layers));
+  EXPECT_FALSE(all(kInt8, config::ParallelConfig{}.low_precision_layers));
+  EXPECT_FALSE(all(kFloat8, LowPrecisionLayers::kMinimal));
+  EXPECT_TRUE(all(kInt8, LowPrecisionLayers::kAll));
+  EXPECT_FALSE(all(kAsComputed, LowPrecisionLayers::kAll));
 }
 
 TEST(LowPrecisionGemms, NoneWhoseTimesNobodyKnows) {
@@ -102,7 +116,7 @@ TEST(LowPrecisionGemms, NoneWhoseTimesNobodyKnows) {
   task.format = GemmFormat::kBFloat16;  // the format that these devices compute in anyway
   const LowPrecisionChoice choice = choose_low_precision(task, devices_of({100, 120}), cost_of_h100());
   EXPECT_EQ(layers_of(choice.devices[1]), 0U);
-  task.layers = LowPrecisionLayers::kAll;
+  task.layers = LowPrecisionTask::Layers::kAll;
   EXPECT_EQ(layers_of(choose_low_precision(task, devices_of({100, 120}), cost_of_h100()).devices[1]), 32U);
 }
 

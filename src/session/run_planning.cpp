@@ -186,15 +186,16 @@ namespace {
 void require_products(const config::RunConfig& config, const strategy::Cluster& cluster) {
   const config::ParallelConfig& parallel = config.parallel;
   if (parallel.low_precision_gemms != base::GemmFormat::kFloat8 || is_local(config.cluster)) return;
-  const bool all = parallel.low_precision_layers == config::LowPrecisionLayers::kAll;
+  const bool all = parallel.rounds_all_layers();
   std::string without = all && !cluster.supports_float8 ? cluster.name : "";
   for (const strategy::NodeKind& kind : cluster.kinds) {
     if (!kind.supports_float8 && (all || kind.flops_per_ns < cluster.flops_per_ns)) without = kind.name;
   }
   if (without.empty()) return;
-  throw base::InputError(text("train.gemm_dtype is float8, of which ", without,
-                              " has no products: choose int8 or bfloat16, or say supports_float8 = true in ",
-                              "the cluster's file"));
+  throw base::InputError(
+      text("train.gemm_dtype is float8, of which ", without,
+           " has no products: choose none, int8 or bfloat16, or say supports_float8 = true in ",
+           "the cluster's file"));
 }
 
 }  // namespace

@@ -35,7 +35,16 @@ DeviceChoosing::DeviceChoosing(run::Planning& planning, const session::Data& dat
       control_(control),
       devices_(planning.devices()),
       measures_products_(planning.config().parallel.low_precision_gemms != base::GemmFormat::kAsComputed) {
-  if (measures_products_) engine.measure_low_precision_gemms(planning.config().parallel.low_precision_gemms);
+  const config::ParallelConfig& parallel = planning.config().parallel;
+  const std::vector<int64_t> lengths = data.sequence_lengths();
+  if (parallel.rounds_all_layers() && !lengths.empty()) {  // plans have them from the first step on
+    measures_products_ = false;
+    narrow_ = session::low_precision_task_of(planning.config(), lengths, control.world_size());
+    const session::LowPrecisionChoice choice =
+        session::choose_low_precision(*narrow_, devices_, planning.cost());
+    if (control.rank() == 0) base::log_info(session::to_text(*narrow_, choice));
+  }
+  if (measures_products_) engine.measure_low_precision_gemms(parallel.low_precision_gemms);
 }
 
 void DeviceChoosing::observe(int64_t step, const runtime::StepResult& result,

@@ -160,6 +160,17 @@ class Wire(CommandTest):
         self.assertIn("train.gemm_dtype", refused.stderr)
         self.assertIn("float8", refused.stderr)
 
+    def test_one_key_multiplies_floats_of_8_bits_in_all_layers(self):
+        steps = ("--set", "train.steps=40")
+        wide = self.train("products_of_bfloat16", *steps, "--set", "train.gemm_dtype=bfloat16", "--set", "parallel.low_precision_layers=all")
+        narrow = self.train("products_of_float8", *steps, "--set", "train.gemm_dtype=float8")
+        log = (self.folder / "products_of_float8" / "rank-0.log").read_text()
+        self.assertIn("float8 products in 2 layers of devices as rank 0's", log)
+        self.assertNotEqual(narrow[0]["loss"], wide[0]["loss"])  # from the first step on
+        of_wide, of_narrow = (sum(line["loss"] for line in lines[-10:]) / 10 for lines in (wide, narrow))
+        self.assertLess(abs(of_narrow - of_wide), 0.01 * of_wide)
+        self.assertLess(of_narrow, narrow[0]["loss"])
+
     def test_slower_kinds_are_planned_for_with_narrow_products(self):
         large = {"model.hidden": 4096, "model.heads": 32, "model.kv_heads": 32, "model.head_dim": 128, "model.ffn_hidden": 11008,
                  "data.tokens_per_step": 131072, "memory.device_gib": 75, "train.dtype": "bfloat16", "parallel.strategies": "auto"}
@@ -172,7 +183,7 @@ class Wire(CommandTest):
         refused = call("train", "--config", self.config, "--dry-run", "--nproc", 0, "--cluster", "1x h100x8 + 1x a800x8", *words,
                        "--set", "train.gemm_dtype=float8")
         self.assertEqual(refused.returncode, 2)
-        self.assertIn("train.gemm_dtype is float8, of which a800x8 has no products: choose int8 or bfloat16", refused.stderr)
+        self.assertIn("train.gemm_dtype is float8, of which a800x8 has no products: choose none, int8 or bfloat16", refused.stderr)
 
     def test_what_the_wire_is_worth_is_said(self):
         told = self.done("plan", "--cluster", "h100x8", "--gpus", 64, "--model", "llama-7b", "--lengths",

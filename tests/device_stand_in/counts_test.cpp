@@ -50,6 +50,26 @@ TEST(LayerCounts, DenseLayerWaitsForNothing) {
   EXPECT_LE(dense.backward, 14);
 }
 
+// Weights are coded once in a step, in each direction, whatever the number of micro-batches.
+TEST(LayerCounts, DenseLayerOf8BitFloatsCodesItsWeightsOnce) {
+  RunOptions options = counted(1, "<1,1,1>");
+  options.low_precision = {{base::GemmFormat::kFloat8, {0, 1, 2, 3}}};
+  const PerLayer one = per_layer(options);
+  EXPECT_EQ(one.waits, 0);
+  EXPECT_LE(one.forward, 25);
+  EXPECT_LE(one.backward, 34);
+  options.max_tokens = 48;
+  options.sequences = 12;
+  const PerLayer several = per_layer(options);
+  options.low_precision = {};
+  const PerLayer exact = per_layer(options);
+  const double micro_batches = exact.forward / per_layer(counted(1, "<1,1,1>")).forward;
+  EXPECT_GT(micro_batches, 1.5);
+  constexpr double kMatrices = 4;
+  EXPECT_NEAR(several.forward, micro_batches * (one.forward - kMatrices) + kMatrices, 1);
+  EXPECT_NEAR(several.backward, micro_batches * (one.backward - kMatrices) + kMatrices, 1);
+}
+
 TEST(LayerCounts, RecurrentLayerWaitsForNothing) {
   RunOptions options = counted(1, "<1,1,1>");
   options.model.recurrent = {

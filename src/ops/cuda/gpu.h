@@ -24,6 +24,12 @@ bool can(std::initializer_list<at::Tensor> tensors);
 // Whether this GPU has 8-bit float products.
 bool supports_float8(c10::Device device);
 
+// Whether the kernels code these rows, which need not be adjacent.
+bool can_code(const at::Tensor& x_RK);
+// The codes of 8-bit floats of x's rows or columns, and their factors (ops/float8.h).
+void float8_rows(const at::Tensor& x_RK, const at::Tensor& code_RP, const at::Tensor& factor_R1);
+void float8_columns(const at::Tensor& x_RK, const at::Tensor& code_KP, const at::Tensor& factor_K1);
+
 // As the functions of the same names in ops/.
 at::Tensor swiglu(const at::Tensor& gate_up_TG);
 at::Tensor swiglu_backward(const at::Tensor& da_TF, const at::Tensor& gate_up_TG);

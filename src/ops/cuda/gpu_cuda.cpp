@@ -50,6 +50,37 @@ bool supports_float8(c10::Device device) {
   return known && 10 * major + minor >= 89;
 }
 
+bool can_code(const at::Tensor& x_RK) {
+  return x_RK.is_cuda() && (x_RK.scalar_type() == at::kBFloat16 || x_RK.scalar_type() == at::kFloat);
+}
+
+namespace {
+
+kernels::Float8Coding float8_coding(const at::Tensor& x_RK, const at::Tensor& code,
+                                    const at::Tensor& factor) {
+  return {.x = readable(x_RK),
+          .rows = x_RK.size(0),
+          .width = x_RK.size(1),
+          .row_stride = x_RK.stride(0),
+          .codes = static_cast<uint8_t*>(writable(code)),
+          .code_stride = code.size(1),
+          .factors = factor.mutable_data_ptr<float>()};
+}
+
+}  // namespace
+
+void float8_rows(const at::Tensor& x_RK, const at::Tensor& code_RP, const at::Tensor& factor_R1) {
+  launch_for(x_RK, "8-bit codes of rows", [&](cudaStream_t stream) {
+    return kernels::launch_float8_rows(element_of(x_RK), float8_coding(x_RK, code_RP, factor_R1), stream);
+  });
+}
+
+void float8_columns(const at::Tensor& x_RK, const at::Tensor& code_KP, const at::Tensor& factor_K1) {
+  launch_for(x_RK, "8-bit codes of columns", [&](cudaStream_t stream) {
+    return kernels::launch_float8_columns(element_of(x_RK), float8_coding(x_RK, code_KP, factor_K1), stream);
+  });
+}
+
 at::Tensor swiglu(const at::Tensor& gate_up_TG) {
   const int64_t rows = gate_up_TG.size(0), width = gate_up_TG.size(1) / 2;
   at::Tensor a_TF = at::empty({rows, width}, gate_up_TG.options());

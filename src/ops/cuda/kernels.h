@@ -34,6 +34,20 @@ Status launch_swiglu(Element element, const void* gate_up, void* a, int64_t rows
 Status launch_swiglu_backward(Element element, const void* da, void* gate_up, void* a, int64_t rows,
                               int64_t width, Stream stream);
 
+// Codes of 8-bit floats and their factors (ops/float8.h), by row of x, or by column, whose codes become rows.
+// REQUIRES: `codes` begins at a multiple of 16; code_stride is the coded length rounded up to one.
+struct Float8Coding {
+  const void* x = nullptr;  // row r: x[r·row_stride]
+  int64_t rows = 0;
+  int64_t width = 0;
+  int64_t row_stride = 0;
+  uint8_t* codes = nullptr;  // [rows, code_stride], or [width, code_stride] by column
+  int64_t code_stride = 0;
+  float* factors = nullptr;  // [rows] or [width]
+};
+Status launch_float8_rows(Element element, const Float8Coding& coding, Stream stream);
+Status launch_float8_columns(Element element, const Float8Coding& coding, Stream stream);
+
 // A block's threads keep a row in at most this many accesses: of 16 bytes if addresses and rows are multiples
 // of 16 bytes, else of one element.
 inline constexpr int64_t kMostRowAccesses = 2048;

@@ -15,11 +15,13 @@
 #include "ops/cuda/attention_kernels.cu"
 #include "ops/cuda/cross_entropy_kernels.cu"
 #include "ops/cuda/embedding_kernels.cu"
+#include "ops/cuda/float8_kernels.cu"
 #include "ops/cuda/norm_kernels.cu"
 #include "ops/cuda/recurrence_kernels.cu"
 #include "ops/cuda/rotary_kernels.cu"
 #include "ops/cuda/swiglu_kernels.cu"
 #include "ops/embedding.h"
+#include "ops/float8.h"
 #include "ops/gated_activation.h"
 #include "ops/norm.h"
 #include "ops/rotary.h"
@@ -57,6 +59,38 @@ TEST_P(Kernels, Swiglu) {
     aten::gated_activation_backward({}, wide(da), expected);
     EXPECT_TRUE(at::equal(again, a));
     expect_close(changed, expected);
+  }
+}
+
+// Rows and columns that fill a tile, part of one, and several; rows that lie apart; numbers that are not
+// finite; widths that 8 divides or not.
+TEST_P(Kernels, Float8CodesEqualTheOperators) {
+  constexpr std::pair<int64_t, int64_t> kSizes[] = {{1, 1},    {3, 7},    {40, 24},
+                                                    {270, 40}, {256, 32}, {530, 33}};
+  for (const auto& [rows, width] : kSizes) {
+    const at::Tensor x = random({rows, width + 8}).narrow(1, 0, width);
+    if (rows > 100) {
+      x[17][5] = std::numeric_limits<double>::infinity();
+      x[18][6] = std::numeric_limits<double>::quiet_NaN();
+      x[19].zero_();
+      x[20].mul_(1e-36);
+    }
+    for (const bool by_column : {false, true}) {
+      const Float8Rows expected = by_column ? float8_columns(x) : float8_rows(x);
+      const at::Tensor code = at::full_like(expected.code_RP, 7.0),
+                       factor = at::full_like(expected.factor_R1, 7.0);
+      const kernels::Float8Coding coding{.x = x.data_ptr(),
+                                         .rows = rows,
+                                         .width = width,
+                                         .row_stride = x.stride(0),
+                                         .codes = static_cast<uint8_t*>(code.data_ptr()),
+                                         .code_stride = code.size(1),
+                                         .factors = factor.data_ptr<float>()};
+      const auto launch = by_column ? kernels::launch_float8_columns : kernels::launch_float8_rows;
+      ASSERT_EQ(launch(element(), coding, {}), 0);
+      EXPECT_TRUE(at::equal(code.to(at::kFloat), expected.code_RP.to(at::kFloat))) << rows << "x" << width;
+      EXPECT_TRUE(at::allclose(factor, expected.factor_R1, 0, 0, /*equal_nan=*/true));
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include <ucontext.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -132,12 +133,34 @@ inline float __uint_as_float(uint32_t bits) {
   std::memcpy(&value, &bits, sizeof value);
   return value;
 }
+inline uint32_t __float_as_uint(float value) {
+  uint32_t bits = 0;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
 inline float __float2bfloat16_rn(float value) { return value; }
 // To nearest, ties to even.
 inline uint16_t __bfloat16_as_ushort(float value) {
   uint32_t bits = 0;
   std::memcpy(&bits, &value, sizeof bits);
   return static_cast<uint16_t>((bits + 0x7fffU + (bits >> 16 & 1U)) >> 16);
+}
+
+// E4M3, to nearest, ties to even; too large magnitudes become 448.
+enum __nv_saturation_t { __NV_SATFINITE };
+enum __nv_fp8_interpretation_t { __NV_E4M3 };
+using __nv_fp8_storage_t = uint8_t;
+inline uint8_t __nv_cvt_float_to_fp8(float value, __nv_saturation_t /*finite*/,
+                                     __nv_fp8_interpretation_t /*format*/) {
+  if (std::isnan(value)) return 0x7f;
+  const uint8_t sign = std::signbit(value) ? 0x80 : 0;
+  const float magnitude = std::fmin(std::fabs(value), 448.0F);
+  constexpr int kLeastExponent = -6, kBias = 7, kMantissa = 8;
+  const int exponent = magnitude == 0 ? kLeastExponent : std::max(std::ilogb(magnitude), kLeastExponent);
+  // In units of the last place; 16 of them are 8 of the next exponent.
+  const auto units = static_cast<int>(std::nearbyint(std::ldexp(magnitude, 3 - exponent)));
+  const int code = (exponent + kBias - 1) * kMantissa + units;  // subnormals: below one whole 8
+  return static_cast<uint8_t>(sign | code);
 }
 
 namespace sluice::ops::kernels {
