@@ -438,7 +438,7 @@ Ways ways_of() {
       {"… on raw times instead of residuals", [](const Run& run) { return by_detector(run, {}, raw_times); }},
       {"… a step at a time", changed([](auto& options) { options.enough = options.enough_deviations = 0; })},
       {"… without bounds by noise", changed([](auto& options) {
-         options.slow_deviations = options.most_deviations = options.enough_deviations = 0;
+         options.slack_deviations = options.most_deviations = options.enough_deviations = 0;
        })},
       {"… without what a rank was like at first", changed([](auto& options) { options.most_bias = 1; })},
       {"step times alone (name nobody)", by_step_time}};

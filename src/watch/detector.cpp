@@ -66,7 +66,7 @@ void Detector::Series::restart(size_t ranks, const Options& options) {
 void Detector::Series::add(std::span<const double> scores) {
   ++steps_;
   const double most_bias = std::log(options_.most_bias);
-  const double slow = std::max(std::log(options_.slow), options_.slow_deviations * noise_);
+  const double slack = std::max(std::log(options_.slack), options_.slack_deviations * noise_);
   const double most = std::max(std::log(options_.most), options_.most_deviations * noise_);
   for (size_t rank = 0; rank < scores.size(); ++rank) {
     if (!(scores[rank] > 0)) continue;
@@ -78,7 +78,7 @@ void Detector::Series::add(std::span<const double> scores) {
     // Until the baseline is known, all of the score may be baseline.
     const double bias = known ? bias_[rank] : most_bias;
     if (sums_[rank] == 0) begun_[rank] = steps_ - 1;
-    sums_[rank] = std::max(0.0, sums_[rank] + std::min(own - bias, most) - slow);
+    sums_[rank] = std::max(0.0, sums_[rank] + std::min(own - bias, most) - slack);
     if (known) continue;
     first_[rank].push_back(own);
     if (std::ssize(first_[rank]) == options_.first_steps)

@@ -48,15 +48,17 @@ class Detector {
   struct Options {
     int window = 8;  // steps whose mean is reported and decides when an alarm ends
     double recovered = 1.07;
-    // A CUSUM test (Page, 1954) on the score's log. A step adds its excess over log(slow) or slow_deviations
-    // of the noise, whichever is larger, at most log(most) or most_deviations. An alarm begins when the sum
-    // exceeds `enough` or enough_deviations, and the window's mean exceeds `slow`.
+    // A CUSUM test (Page, 1954) on the score's log. A step adds its excess over log(slack) or
+    // slack_deviations of the noise, whichever is larger, at most log(most) or most_deviations. An alarm
+    // begins when the sum exceeds `enough` or enough_deviations, and the window's mean exceeds `slow`.
     double slow = 1.1;
-    double slow_deviations = 1.25;
+    // Less than `slow`: a rank that slows down by and by adds to its sum before it is slow.
+    double slack = 1.08;
+    double slack_deviations = 1;
     double most = 1.3;
-    double most_deviations = 3;
+    double most_deviations = 5;
     double enough = 0.3;
-    double enough_deviations = 10;
+    double enough_deviations = 12;
     int first_steps = 32;
     double most_bias = 1.2;  // bound of the baseline from the first steps
     int noise_steps = 32;    // steps whose scatter is the noise

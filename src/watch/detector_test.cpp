@@ -78,6 +78,29 @@ TEST(Detector, NamesNobodyWhereAllAreAlike) {
   EXPECT_LE(false_alarms, 2) << "of 36,000 steps";
 }
 
+// Such a rank is beyond `slow` in most windows, but hardly in most steps.
+TEST(Detector, FindsMostRanksThatAreATenthSlower) {
+  int found = 0;
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    const Outcome outcome = watched(16, 0.03, 1.1, seed);
+    EXPECT_EQ(outcome.false_alarms, 0) << seed;
+    found += outcome.first_alarm > 0 ? 1 : 0;
+  }
+  EXPECT_GE(found, 45);
+}
+
+// The mean number of steps where a step's noise is half of the rank's slowdown.
+TEST(Detector, FindsARankThatIsAFifthSlowerInMuchNoise) {
+  double steps = 0;
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    const Outcome outcome = watched(16, 0.1, 1.2, seed);
+    EXPECT_EQ(outcome.false_alarms, 0) << seed;
+    ASSERT_GT(outcome.first_alarm, 0) << seed;
+    steps += outcome.first_alarm / 50.0;
+  }
+  EXPECT_LE(steps, 19);
+}
+
 TEST(Detector, TellsOnceAndAgainWhenItIsOver) {
   Detector detector;
   int begun = 0, over = 0;
@@ -139,7 +162,7 @@ TEST(Detector, TellsAnEarlierCauseFirst) {
   };
   Detector suspected;
   for (int step = 0; step < 40; ++step) suspected.add(step, both(1, 1));
-  for (int step = 40; step < 60; ++step) suspected.add(step, both(1.11, step < 50 ? 1 : 1.4));
+  for (int step = 40; step < 50; ++step) suspected.add(step, both(1.11, step < 47 ? 1 : 1.4));
   EXPECT_THAT(suspected.alarms(), IsEmpty());
   Detector told;
   for (int step = 0; step < 40; ++step) told.add(step, both(1, 1));
