@@ -8,6 +8,7 @@
 #include "rl/objective.h"
 #include "run/head_loss.h"
 #include "run/precision.h"
+#include "runtime/connections.h"
 #include "runtime/make_executor.h"
 #include "session/other_models.h"
 #include "survive/start_notices.h"
@@ -66,6 +67,13 @@ std::optional<layers::Distillation> distillation_of(const config::RunConfig& con
   return distillation;
 }
 
+runtime::Connections pairs_of(Planning& planning, const std::vector<strategy::Strategy>& strategies,
+                              int rank) {
+  const graph::LinkMachine machine{planning.planner().options().world_size,
+                                   planning.cost().options().topology};
+  return runtime::connections(planning.table(), strategies, machine, rank, planning.link_plans());
+}
+
 }  // namespace
 
 void RunContext::open_engine() {
@@ -101,6 +109,12 @@ void RunContext::open_engine() {
   engine_ = std::make_unique<runtime::Engine>(
       table, strategies, device_->transport(),
       runtime::make_executor(device_->device(), peers_.executor_options()), options);
+  // Hosts' transports connect all pairs when they start.
+  if (!device_->device().is_cpu()) {
+    runtime::Connections pairs = pairs_of(*planning_, strategies, rank());
+    if (rollout_strategy_) runtime::add_generation(rollout_strategy_->candidates(), rank(), pairs);
+    runtime::connect(*engine_->communicators(), strategies, pairs, device_->device());
+  }
   std::vector<std::vector<std::string>> groups;
   for (const config::GroupConfig& group : config.optimizer.groups) groups.push_back(group.parameters);
   engine_->store().set_parameter_groups(model::parameter_group_runs(table, groups));

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "runtime/communicator_groups.h"
 
 namespace sluice::runtime {
 
@@ -17,35 +18,6 @@ constexpr const char* kLanes = "lanes";
 constexpr const char* kLanesBetweenNodes = "lanes-between-nodes";
 constexpr const char* kLinkInter = "link-inter";
 constexpr const char* kLinkIntra = "link-intra";
-
-std::set<std::vector<int>> tensor_parallel_groups(const std::vector<strategy::Strategy>& candidates) {
-  std::set<std::vector<int>> groups;
-  for (const strategy::Strategy& candidate : candidates) {
-    for (const strategy::Pipeline& pipeline : candidate.pipelines) {
-      for (int stage = 0; stage < pipeline.scheme.pp; ++stage) {
-        for (int lane = 0; lane < pipeline.scheme.cp; ++lane) groups.insert(pipeline.tp_group(stage, lane));
-      }
-    }
-  }
-  return groups;
-}
-
-// Ascending: members of a communicator are ascending, so they must lie in the order of lanes.
-std::set<std::vector<int>> share_groups(const std::vector<strategy::Strategy>& candidates) {
-  std::set<std::vector<int>> groups;
-  for (const strategy::Strategy& candidate : candidates) {
-    for (const strategy::Pipeline& pipeline : candidate.pipelines) {
-      const strategy::Scheme& scheme = pipeline.scheme;
-      if (scheme.fsdp == 1) continue;
-      for (int stage = 0; stage < scheme.pp; ++stage) {
-        for (int lane = 0; lane < scheme.cp; lane += scheme.fsdp) {
-          for (int t = 0; t < scheme.tp; ++t) groups.insert(pipeline.fsdp_group(stage, lane, t));
-        }
-      }
-    }
-  }
-  return groups;
-}
 
 bool any_lanes(const std::vector<strategy::Strategy>& candidates) {
   return std::ranges::any_of(candidates, [](const strategy::Strategy& candidate) {
@@ -61,6 +33,34 @@ std::string group_name(const std::string& kind, const std::vector<int>& ranks) {
 }
 
 }  // namespace
+
+std::set<std::vector<int>> tensor_parallel_groups(const std::vector<strategy::Strategy>& candidates) {
+  std::set<std::vector<int>> groups;
+  for (const strategy::Strategy& candidate : candidates) {
+    for (const strategy::Pipeline& pipeline : candidate.pipelines) {
+      for (int stage = 0; stage < pipeline.scheme.pp; ++stage) {
+        for (int lane = 0; lane < pipeline.scheme.cp; ++lane) groups.insert(pipeline.tp_group(stage, lane));
+      }
+    }
+  }
+  return groups;
+}
+
+std::set<std::vector<int>> share_groups(const std::vector<strategy::Strategy>& candidates) {
+  std::set<std::vector<int>> groups;
+  for (const strategy::Strategy& candidate : candidates) {
+    for (const strategy::Pipeline& pipeline : candidate.pipelines) {
+      const strategy::Scheme& scheme = pipeline.scheme;
+      if (scheme.fsdp == 1) continue;
+      for (int stage = 0; stage < scheme.pp; ++stage) {
+        for (int lane = 0; lane < scheme.cp; lane += scheme.fsdp) {
+          for (int t = 0; t < scheme.tp; ++t) groups.insert(pipeline.fsdp_group(stage, lane, t));
+        }
+      }
+    }
+  }
+  return groups;
+}
 
 std::map<std::string, int> most_blocks() {
   return {{kActivation, 4},        {kGradient, 4},  {kLanes, 8},

@@ -21,6 +21,7 @@
 #include "model/head_parts.h"
 #include "model/test_outline.h"
 #include "ops/device.h"
+#include "runtime/connections.h"
 #include "runtime/make_executor.h"
 #include "runtime/test_teacher.h"
 #include "runtime/test_trunks.h"
@@ -407,6 +408,11 @@ class RankRun {
     }
     Engine engine(table_, strategies_, transport_ != nullptr ? *transport_ : *host_,
                   make_executor(device_, std::move(executor_options)), engine_options);
+    if (transport_ != nullptr && options_.trunks.empty()) {
+      const graph::LinkMachine machine{options_.world_size, options_.gpus_per_node};
+      connect(*engine.communicators(), strategies_,
+              connections(table_, strategies_, machine, rank_, link_plans_), device_);
+    }
     initialize(engine.store(), 7);
     set_initial(engine.store());
     for (const model::Outline& teacher : options_.teachers) {

@@ -69,7 +69,10 @@ class HostStagedCommunicator final : public comm::Communicator {
                   [&](const void* from, void* to) { return host_->reduce_scatter(from, to, count, dtype); });
   }
 
-  comm::PendingPtr exchange(std::span<const comm::Message> messages) override {
+  comm::PendingPtr exchange(std::span<const comm::Message> all) override {
+    // An empty message has no place in a buffer that may not exist yet.
+    std::vector<comm::Message> messages(all.begin(), all.end());
+    std::erase_if(messages, [](const comm::Message& message) { return message.bytes == 0; });
     const auto bytes_of = [&](auto member) {
       int64_t bytes = 0;
       for (const comm::Message& message : messages) bytes += message.*member != nullptr ? message.bytes : 0;
@@ -77,7 +80,7 @@ class HostStagedCommunicator final : public comm::Communicator {
     };
     std::byte* next_send = send_.at_least(bytes_of(&comm::Message::send));
     std::byte* next_receive = receive_.at_least(bytes_of(&comm::Message::receive));
-    std::vector<comm::Message> staged(messages.begin(), messages.end());
+    std::vector<comm::Message> staged = messages;
     for (comm::Message& message : staged) {
       if (message.send != nullptr) {
         copy(next_send, message.send, message.bytes);

@@ -13,7 +13,8 @@ namespace sluice::transport {
 //
 // Operations are queued on the current CUDA stream and return once NCCL has accepted them. The returned
 // Pending needs no wait: later work on that stream sees the result. Two peers connect at the first operation
-// that needs it, because connecting all pairs would cost memory that most never use. NCCL computes the sums
+// that needs it, because connecting all pairs would cost memory that most never use (runtime/connections.h
+// connects those that are used). NCCL computes the sums
 // here, so their last bits depend on ranks and topology. Gradient sums don't use them: pull and push are
 // exchanges, whose receiver adds in a fixed order.
 //

@@ -40,6 +40,9 @@ class NcclCommunicator final : public comm::Communicator {
         watch_(std::move(watch)),
         device_(static_cast<c10::DeviceIndex>(options.device)),
         timeout_(options.issue_timeout_ns) {}
+  NcclCommunicator(const NcclCommunicator&) = delete;
+  NcclCommunicator& operator=(const NcclCommunicator&) = delete;
+  ~NcclCommunicator() override { handle_->close(); }
 
   comm::PendingPtr all_gather(const void* send, void* receive, int64_t bytes) override {
     return issue("all_gather", [&](ncclComm_t comm, cudaStream_t stream) {

@@ -50,6 +50,11 @@ class NcclHandle {
     return went_wrong(result) ? describe(what, result) : settle(what, timeout);
   }
 
+  // Finalizes the communicator together with its other members, or aborts it if they don't come. Members
+  // close communicators in one order, so the thread that issues operations calls this, however long the
+  // watcher keeps a reference.
+  void close();
+
   // The error since the last call, if any. Empty also while the issuing thread holds the mutex.
   std::string look();
 
@@ -63,7 +68,6 @@ class NcclHandle {
   std::string settle(const std::string& what, Duration timeout);
   std::string describe(const std::string& what, ncclResult_t result) const;
   std::string gone(const std::string& what) const;
-  void close();
 
   const NcclApi& api_;
   std::string name_;

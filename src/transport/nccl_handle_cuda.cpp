@@ -77,8 +77,11 @@ std::string NcclHandle::gone(const std::string& what) const {
   return base::text(what, " failed: the communicator has been aborted");
 }
 
-// All members finalize together; a member that cannot is aborted.
 void NcclHandle::close() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (comm_ == nullptr) return;
+  }
   const std::string fault = call(base::text("closing '", name_, "'"), kFarewell,
                                  [this](ncclComm_t comm) { return api_.finalize(comm); });
   const std::lock_guard lock(mutex_);
@@ -136,7 +139,7 @@ void NcclWatch::run() {
       const std::string failure = handle->look();
       if (!failure.empty()) fail(failure);
     }
-    handles.clear();  // ours may be the last reference; closing must not delay others
+    handles.clear();  // before the lock: ours may be the last reference
     lock.lock();
   }
 }

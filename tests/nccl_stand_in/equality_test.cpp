@@ -1,5 +1,4 @@
-// Operations over NCCL give what they give over the host's transport.
-#include <c10/cuda/CUDAGuard.h>
+// Operations between GPUs give what they give over the host's transport.
 #include <c10/cuda/CUDAStream.h>
 #include <gtest/gtest.h>
 
@@ -148,31 +147,48 @@ std::vector<Received> on_host(uint64_t seed) {
   return received;
 }
 
+// The program on three streams of each GPU.
+Received on_streams(comm::Transport& transport, uint64_t seed) {
+  const auto device = static_cast<c10::DeviceIndex>(transport.rank());
+  std::vector<c10::cuda::CUDAStream> streams;
+  for (int i = 0; i < 3; ++i) streams.push_back(c10::cuda::getStreamFromPool(false, device));
+  const auto choose = [&](base::Rng& rng) {
+    c10::cuda::setCurrentCUDAStream(streams[rng.below(streams.size())]);
+  };
+  const auto wait_for_all = [&] {
+    for (const auto& stream : streams) {
+      c10::cuda::setCurrentCUDAStream(stream);
+      wait_for_stream();
+    }
+    c10::cuda::setCurrentCUDAStream(c10::cuda::getDefaultCUDAStream(device));
+  };
+  return run_program(transport, seed, choose, wait_for_all);
+}
+
+Outcome expect_the_hosts(uint64_t seed, transport::DeviceTransportKind kind) {
+  std::vector<Received> received(kRanks);
+  const auto run = [&](comm::Transport& transport) {
+    received[static_cast<size_t>(transport.rank())] = on_streams(transport, seed);
+  };
+  Outcome outcome = run_ranks(kRanks, {.polls = static_cast<int>(seed % 4)}, run, kind);
+  EXPECT_EQ(outcome.errors, std::vector<std::string>(kRanks)) << "seed " << seed;
+  EXPECT_EQ(outcome.fault, "") << "seed " << seed;
+  EXPECT_EQ(outcome.counts.communicators, 0) << "seed " << seed;
+  EXPECT_TRUE(received == on_host(seed)) << "seed " << seed;
+  return outcome;
+}
+
 TEST(NcclStandIn, RandomOperationsGiveWhatTheyGiveOnTheHost) {
   for (uint64_t seed = 0; seed < 12; ++seed) {
-    std::vector<Received> received(kRanks);
-    const Outcome outcome =
-        run_ranks(kRanks, {.polls = static_cast<int>(seed % 4)}, [&](comm::Transport& transport) {
-          const auto device = static_cast<c10::DeviceIndex>(transport.rank());
-          std::vector<c10::cuda::CUDAStream> streams;
-          for (int i = 0; i < 3; ++i) streams.push_back(c10::cuda::getStreamFromPool(false, device));
-          const c10::cuda::CUDAGuard guard(device);
-          received[static_cast<size_t>(transport.rank())] = run_program(
-              transport, seed,
-              [&](base::Rng& rng) { c10::cuda::setCurrentCUDAStream(streams[rng.below(streams.size())]); },
-              [&] {
-                for (const auto& stream : streams) {
-                  c10::cuda::setCurrentCUDAStream(stream);
-                  wait_for_stream();
-                }
-                c10::cuda::setCurrentCUDAStream(c10::cuda::getDefaultCUDAStream(device));
-              });
-        });
-    EXPECT_EQ(outcome.errors, std::vector<std::string>(kRanks)) << "seed " << seed;
-    EXPECT_EQ(outcome.fault, "") << "seed " << seed;
-    EXPECT_EQ(outcome.counts.communicators, 0) << "seed " << seed;
+    const Outcome outcome = expect_the_hosts(seed, transport::DeviceTransportKind::kNccl);
     EXPECT_GT(outcome.counts.kernels, kOperations) << "seed " << seed;
-    EXPECT_EQ(received, on_host(seed)) << "seed " << seed;
+  }
+}
+
+TEST(NcclStandIn, RandomOperationsThroughTheHostGiveTheSame) {
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    const Outcome outcome = expect_the_hosts(seed, transport::DeviceTransportKind::kHostStaged);
+    EXPECT_EQ(outcome.counts.kernels, 0) << "seed " << seed;
   }
 }
 

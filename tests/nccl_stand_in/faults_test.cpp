@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "base/error.h"
@@ -155,6 +156,34 @@ TEST(NcclStandIn, ALossThatNcclDoesNotSeeIsAFault) {
 TEST(NcclStandIn, AbortsOneByOneWaitForEachOther) {
   EXPECT_THAT(lose_rank({.ignores_groups_of_aborts = true}).fault,
               AllOf(HasSubstr("the abort of 'a' waits for rank 0's 'b' #1"), HasSubstr("need one group")));
+}
+
+// A thread that watches one rank's communicators has references to them while the rank drops its own. It must
+// not close them in an order of its own.
+TEST(NcclStandIn, RanksCloseCommunicatorsInTheirOwnOrder) {
+  static thread_local bool is_rank = false;
+  enum Phase : uint8_t { kMaking, kMade, kWatched, kDropped };
+  std::atomic<Phase> phase{kMaking};
+  const auto before_state = [&phase] {
+    Phase made = kMade;
+    if (is_rank || !phase.compare_exchange_strong(made, kWatched)) return;
+    for (int i = 0; i < 100 && phase != kDropped; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  const Outcome outcome = run_ranks(2, {.before_state = before_state}, [&phase](comm::Transport& transport) {
+    is_rank = true;
+    auto a = transport.communicator("a", {0, 1}), b = transport.communicator("b", {0, 1});
+    Value value{};
+    swap(*a, value);
+    wait_for_stream();
+    if (transport.rank() == 0) phase = kMade;
+    while (phase < kWatched) std::this_thread::yield();
+    b.reset();
+    a.reset();
+    phase = kDropped;
+  });
+  EXPECT_EQ(outcome.fault, "");
+  EXPECT_EQ(outcome.counts.communicators, 0);
 }
 
 TEST(NcclStandIn, ARankThatNeverJoinsEndsTheWaitOfTheOthers) {

@@ -17,10 +17,14 @@ void setHasPrimaryContext(bool (*function)(DeviceIndex));  // libtorch has no he
 
 namespace sluice::nccl_stand_in {
 
-Outcome run_ranks(int ranks, const NetworkOptions& options,
-                  const std::function<void(comm::Transport&)>& body) {
+void use_device(int rank) {
   // The library with libtorch's kernels sets this function. It is not loaded here.
   c10::cuda::_internal::setHasPrimaryContext([](c10::DeviceIndex) { return true; });
+  transport::cuda_check(cudaSetDevice(rank), "choosing a device");
+}
+
+Outcome run_ranks(int ranks, const NetworkOptions& options, const std::function<void(comm::Transport&)>& body,
+                  transport::DeviceTransportKind kind) {
   Network& network = Network::of_process();
   network.reset(options);
   Outcome outcome{.errors = std::vector<std::string>(static_cast<size_t>(ranks)), .fault = "", .counts = {}};
@@ -29,12 +33,11 @@ Outcome run_ranks(int ranks, const NetworkOptions& options,
   for (int rank = 0; rank < ranks; ++rank) network.enter(rank);
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
-      transport::cuda_check(cudaSetDevice(rank), "choosing a device");
+      use_device(rank);
       try {
         const auto host = world.transport(rank);
-        body(*transport::device_transport(
-                  *host, {.kind = transport::DeviceTransportKind::kNccl, .device = rank, .most_blocks = {}})
-                  .transport);
+        body(
+            *transport::device_transport(*host, {.kind = kind, .device = rank, .most_blocks = {}}).transport);
       } catch (const base::RunError& error) {
         outcome.errors[static_cast<size_t>(rank)] = error.what();
       }

@@ -1,4 +1,4 @@
-// Ranks as threads, each with a GPU of the stand-in and Sluice's transport over NCCL.
+// Ranks as threads, each with a GPU of the stand-in and one of Sluice's transports between GPUs.
 #pragma once
 
 #include <functional>
@@ -7,6 +7,7 @@
 
 #include "comm/transport.h"
 #include "network.h"
+#include "transport/device_transport_options.h"
 
 namespace sluice::nccl_stand_in {
 
@@ -17,8 +18,11 @@ struct Outcome {
 };
 
 // Runs `body` on every rank's thread. Forgets what the network did before.
-Outcome run_ranks(int ranks, const NetworkOptions& options,
-                  const std::function<void(comm::Transport&)>& body);
+Outcome run_ranks(int ranks, const NetworkOptions& options, const std::function<void(comm::Transport&)>& body,
+                  transport::DeviceTransportKind kind = transport::DeviceTransportKind::kNccl);
+
+// Makes the rank's GPU the current one of this thread.
+void use_device(int rank);
 
 // The whole world's ranks.
 std::vector<int> all_ranks(int ranks);

@@ -103,6 +103,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
+  network().options().before_state();
   *state = network().state(member_of(comm));
   return ncclSuccess;
 }

@@ -12,22 +12,26 @@ std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
 
 // Marks this member's side of all that the kernel needs, and counts what is complete by that. Returns whether
 // nothing is missing.
-bool ask(const Work& kernel, int64_t& connections) {
+bool ask(const Work& kernel, NetworkCounts& counts) {
   Communicator& of = *kernel.member->of;
   const int own = kernel.member->index;
+  const auto count = [&counts](int64_t size) {
+    ++counts.connections;
+    counts.late += size > 1 ? 1 : 0;
+  };
   if (kernel.kind != Work::Kind::kMessages) {
     std::set<int>& asked = of.asked[kernel.kind];
+    const bool added = asked.insert(own).second;
     const bool all = asked.size() == of.members.size();
-    asked.insert(own);
-    if (!all && of.members.size() > 1 && asked.size() == of.members.size()) ++connections;
-    return asked.size() == of.members.size();
+    if (added && all && of.members.size() > 1) count(kernel.count);
+    return all;
   }
   bool connected = true;
   for (const Part& part : kernel.parts) {
     Pair& pair = of.pairs[part.send != nullptr ? std::pair(own, part.peer) : std::pair(part.peer, own)];
     const bool before = pair.connected();
     (part.send != nullptr ? pair.sender_asked : pair.receiver_asked) = true;
-    if (!before && pair.connected()) ++connections;
+    if (!before && pair.connected()) count(part.bytes);
     connected = connected && pair.connected();
   }
   return connected;
@@ -140,6 +144,7 @@ void Network::reset(const NetworkOptions& options) {
   communicators_.clear();
   members_.clear();
   lost_.clear();
+  aborts_ = false;
   waits_ = {};
 }
 
@@ -229,7 +234,7 @@ ncclResult_t Network::issue(const std::vector<WorkPtr>& kernels) {
   for (const WorkPtr& kernel : kernels) {
     if (!accept(kernel)) return ncclInvalidArgument;
   }
-  for (const WorkPtr& kernel : kernels) ask(*kernel, counts_.connections);
+  for (const WorkPtr& kernel : kernels) ask(*kernel, counts_);
   return fault_.empty() ? ncclInProgress : ncclInternalError;
 }
 
@@ -242,10 +247,10 @@ ncclResult_t Network::state(Member& member) {
   if (!member.of->joined()) return ncclInProgress;
   if (member.polls_left > 0) return --member.polls_left, ncclInProgress;
   for (const WorkPtr& kernel : member.accepted) {
-    if (ask(*kernel, counts_.connections)) continue;
+    if (ask(*kernel, counts_)) continue;
     if (options_.losses_are_seen && cannot_connect(*kernel, lost_)) return ncclRemoteError;
     waits_.begin(member.device, {.what = kernel->what + " waits for a peer to connect",
-                                 .over = [this, kernel] { return ask(*kernel, counts_.connections); },
+                                 .over = [this, kernel] { return ask(*kernel, counts_); },
                                  .asks = true});
     look_for_stuck_ranks();
     return fault_.empty() ? ncclInProgress : ncclInternalError;
@@ -280,6 +285,7 @@ void Network::destroy(Member& member) {
 
 void Network::abort(const std::vector<Member*>& members) {
   Lock lock(mutex_);
+  aborts_ = aborts_ || !members.empty();
   for (Member* member : members) remove(*member);
   // Memory is freed, which waits for all kernels of the device.
   for (const Member* member : members) {
@@ -334,8 +340,7 @@ void Network::launch(const WorkPtr& kernel) {
 
 // A loss that is seen, and an abort, end waits by the threads that watch communicators.
 void Network::look_for_stuck_ranks() {
-  const auto is_gone = [](const auto& member) { return member->state == Member::State::kGone; };
-  if (options_.losses_are_seen && (!lost_.empty() || std::ranges::any_of(members_, is_gone))) return;
+  if (options_.losses_are_seen && (aborts_ || !lost_.empty())) return;
   std::string all;
   for (const auto& [rank, what] : waits_.stuck()) {
     all += "; " + rank_text(rank) + ": " + what;

@@ -33,6 +33,7 @@ namespace sluice::nccl_stand_in {
 struct NetworkOptions {
   int polls = 2;                // how often a state is asked before the call is carried out
   bool losses_are_seen = true;  // NCCL reports that a peer has gone: over sockets and InfiniBand
+  std::function<void()> before_state = [] {};  // called by each thread that asks for a state
   // Mutations: each call of a group is one of its own.
   bool ignores_groups = false;
   bool ignores_groups_of_aborts = false;
@@ -40,6 +41,7 @@ struct NetworkOptions {
 
 struct NetworkCounts {
   int64_t connections = 0;    // made so far: of two members in a direction, of all for a kind of collective
+  int64_t late = 0;           // of these, by calls of more than a byte or an element
   int64_t communicators = 0;  // members that were neither destroyed nor aborted
   int64_t kernels = 0;        // launched so far
 };
@@ -93,7 +95,8 @@ class Network {
   Devices devices_;
   std::map<std::string, std::unique_ptr<Communicator>> communicators_;  // by id
   std::vector<std::unique_ptr<Member>> members_;
-  std::set<int> lost_;  // ranks
+  std::set<int> lost_;   // ranks
+  bool aborts_ = false;  // a member has been aborted
   HostWaits waits_;
 };
 
