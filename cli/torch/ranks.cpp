@@ -10,6 +10,7 @@
 #include <fstream>
 #include <iostream>
 
+#include "base/core_set.h"
 #include "base/error.h"
 #include "base/failure.h"
 #include "base/file.h"
@@ -21,7 +22,6 @@
 #include "cli/number.h"
 #include "config/config_file.h"
 #include "config/run_config.h"
-#include "profile/machine.h"
 #include "survive/control.h"
 #include "transport/launch.h"
 #include "transport/local_launcher.h"
@@ -82,7 +82,8 @@ int launch_ranks(int ranks, Launched launched, std::function<void()> work,
 // the last one waits for a core that a spinning thread holds: steps take ten times as long.
 void let_crowded_threads_sleep(const config::TrainConfig& train, const transport::Launch& launch) {
   // A launcher that binds ranks to cores leaves each rank fewer cores than the machine has.
-  const int cores = profile::usable_cores();
+  const base::CoreSet own = base::own_cores();
+  const int cores = base::cores_together({&own, 1});
   const bool bound =
       launch.launcher != transport::Launcher::kSluice && cores < ::sysconf(_SC_NPROCESSORS_ONLN);
   const int64_t wanted = int64_t{train.threads} * (bound ? 1 : launch.local_size);

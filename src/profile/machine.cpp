@@ -1,12 +1,12 @@
 #include "profile/machine.h"
 
-#include <sched.h>
 #include <torch/headeronly/version.h>
 
 #include <algorithm>
 #include <cstring>
 #include <fstream>
 
+#include "base/core_set.h"
 #include "base/group_limits.h"
 #include "base/text.h"
 #include "ops/device.h"
@@ -56,16 +56,10 @@ void find_gpus(Machine& machine) {
 
 }  // namespace
 
-int usable_cores() {
-  cpu_set_t set;
-  const int cores = ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  const double processors = base::group_limits().processors;
-  return processors > 0 ? std::clamp(static_cast<int>(processors), 1, cores) : cores;
-}
-
 Machine this_machine() {
   Machine machine;
-  machine.cores = usable_cores();
+  const base::CoreSet cores = base::own_cores();
+  machine.cores = base::cores_together({&cores, 1});
   const base::GroupLimits limits = base::group_limits();
   machine.processors = limits.processors;
   machine.memory_bytes = std::min(meminfo_bytes("MemTotal"), limits.memory_bytes);

@@ -29,7 +29,4 @@ struct Machine {
 // (survive/supervisor.h) must not call it.
 Machine this_machine();
 
-// Cores that this process may use, at most its processor time's number; touches no device.
-int usable_cores();
-
 }  // namespace sluice::profile

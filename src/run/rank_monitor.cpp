@@ -101,6 +101,7 @@ std::vector<watch::Detector::Change> RankMonitor::observe(std::span<const RankSt
       detector_.add(step.step, watch::scores_of(step.figures, graph.makespan_ns));
   step.alarms = detector_.alarms();
   const std::vector<double>& paces = step.figures[Figure::kSlowdown];
+  scatter_.add(paces);
   for (size_t rank = 0; rank < paces.size(); ++rank) {
     if (std::isnan(paces[rank]) || paces[rank] <= step.max_slowdown.value_or(0)) continue;
     step.slowest_rank = static_cast<int64_t>(rank);

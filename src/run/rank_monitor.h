@@ -14,6 +14,7 @@
 #include "watch/detector.h"
 #include "watch/figures.h"
 #include "watch/machine.h"
+#include "watch/scatter.h"
 
 namespace sluice::run {
 
@@ -41,6 +42,8 @@ class RankMonitor {
   // By rank, the percentage of its priced time that plans should assume: 100, or for ranks with a slowdown
   // alarm the slowdown in steps of five.
   std::vector<int> slowdown_percent(int ranks) const;
+  // How much ranks vary from step to step (watch/scatter.h); 0: not known.
+  double deviation() const { return scatter_.deviation(); }
   // The slowest of the ranks that have a slowdown alarm.
   std::optional<watch::Alarm> slowest() const;
 
@@ -48,6 +51,7 @@ class RankMonitor {
   int64_t first_of_host_;
   watch::MachineWatch machine_;
   watch::Detector detector_;
+  watch::Scatter scatter_;
 };
 
 }  // namespace sluice::run

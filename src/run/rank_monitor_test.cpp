@@ -56,6 +56,18 @@ TEST(RankMonitor, PutsWhatRanksSayIntoTheRecord) {
   EXPECT_TRUE(record.figures[Figure::kAwaited].empty()) << "no transport says whom it waits for";
 }
 
+// Half of the steps have two ranks a tenth slower, so that ranks vary by some hundredths.
+TEST(RankMonitor, KnowsHowMuchRanksVary) {
+  const graph::StepGraph graph = four_ranks();
+  RankMonitor watch("");
+  for (int64_t step = 0; step < watch::Scatter::kSteps; ++step) {
+    EXPECT_EQ(watch.deviation(), 0) << step;
+    looked(watch, graph, step % 2 == 0 ? words({1, 1.1, 1, 1.1}) : words({1.1, 1, 1.1, 1}), step, 1);
+  }
+  EXPECT_GT(watch.deviation(), 0.03);
+  EXPECT_LT(watch.deviation(), 0.2);
+}
+
 TEST(RankMonitor, SaysWhatPlansShouldCountWith) {
   const graph::StepGraph graph = four_ranks();
   RankMonitor watch("");

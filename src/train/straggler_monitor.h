@@ -30,6 +30,8 @@ class StragglerMonitor {
                    std::span<const run::RankStatus> words, report::StepRecord& record);
   // By rank, over the last steps; 0: unknown.
   std::vector<double> slowdowns() const { return watch_.slowdowns(); }
+  // How much ranks vary from step to step (watch/scatter.h); 0: not known.
+  double deviation() const { return watch_.deviation(); }
 
  private:
   void plan_at_paces(int64_t step);

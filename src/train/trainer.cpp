@@ -6,11 +6,12 @@
 #include <span>
 #include <utility>
 
+#include "base/core_set.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "config/config_file.h"
 #include "cost/model_flops.h"
-#include "graph/shared_cores.h"
+#include "graph/step_prediction.h"
 #include "layers/context.h"
 #include "layers/policy_loss.h"
 #include "learn/preferences.h"
@@ -18,7 +19,6 @@
 #include "learn/samples.h"
 #include "learn/student_responses.h"
 #include "ops/attention_count.h"
-#include "profile/machine.h"
 #include "report/plan_table.h"
 #include "run/learning_rate.h"
 #include "run/run_context.h"
@@ -90,7 +90,8 @@ class Trainer::Impl {
   std::unique_ptr<run::PreparedStep> first_step();
   UpcomingStep plan_next();
   runtime::AdamW optimizer(int64_t step) const;
-  int64_t predicted_ns(const run::PreparedStep& step) const;
+  void prepare_prediction();
+  int64_t predicted_ns(const run::PreparedStep& step);
   report::StepRecord record_of(const run::PreparedStep& step, const runtime::StepResult& result,
                                const StepStart& start);
   void tell_speed(const run::PreparedStep& step, const StepStart& start, const UpcomingStep& upcoming,
@@ -117,8 +118,8 @@ class Trainer::Impl {
 
   run::RunContext run_;  // starts no thread before it is opened
   std::optional<survive::StopSignal> stop_signal_;
-  const int cores_ = profile::usable_cores();
   // The members below are made when the run begins.
+  std::optional<graph::StepPrediction> prediction_;
   std::optional<StepActs> acts_;
   std::unique_ptr<learn::RolloutGenerator> generator_;  // for runs that learn from outputs, or show samples
   std::optional<learn::Samples> samples_;
@@ -160,6 +161,7 @@ void Trainer::Impl::try_longest() {
 }
 
 std::string Trainer::Impl::describe_first_step() {
+  prepare_prediction();
   acts_.emplace(run_);
   try_longest();
   session::PhasedSampler batches =
@@ -178,6 +180,7 @@ std::string Trainer::Impl::describe_first_step() {
 
 void Trainer::Impl::run() {
   if (run_.rank() == 0) notices_.emplace(run_.activity());
+  prepare_prediction();
   acts_.emplace(run_);
   try_longest();
   if (config().generates() || config().train.sample_every > 0)
@@ -342,12 +345,19 @@ runtime::AdamW Trainer::Impl::optimizer(int64_t step) const {
   return adam;
 }
 
-// A calibration by "auto" measures while all ranks compute.
-int64_t Trainer::Impl::predicted_ns(const run::PreparedStep& step) const {
-  if (!run_.device().device().is_cpu() || config().parallel.calibration != "auto") {
-    return step.graph.makespan_ns;
-  }
-  return graph::makespan_on_cores_ns(step.graph, run_.options().launch.local_size, cores_);
+// Collective. A calibration by "auto" measures while all ranks compute. Machines count as alike.
+void Trainer::Impl::prepare_prediction() {
+  const int ranks = run_.options().launch.local_size;
+  std::vector<base::CoreSet> cores = run_.control().gather(base::own_cores());
+  cores.resize(std::min(cores.size(), static_cast<size_t>(ranks)));
+  prediction_.emplace(graph::StepPrediction::Options{
+      .ranks = ranks,
+      .cores = run_.device().device().is_cpu() ? base::cores_together(cores) : 0,
+      .measured = config().parallel.calibration == "auto"});
+}
+
+int64_t Trainer::Impl::predicted_ns(const run::PreparedStep& step) {
+  return prediction_->ns(step.graph, straggler_monitor_ ? straggler_monitor_->deviation() : 0);
 }
 
 // Sets the figures that one rank knows by itself; agree() and the clock give the others.
