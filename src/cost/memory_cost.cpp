@@ -132,14 +132,18 @@ int64_t MemoryCost::fixed_bytes(int world_size) const {
 
 int64_t MemoryCost::narrow_product_bytes(int64_t tokens) const {
   if (cost_.low_precision_gemms() == nullptr) return 0;
-  constexpr int64_t kFloatBytes = 4, kCodeBytes = 2;
+  // 8-bit floats: a matrix or its gradient in float; rows' codes, and as much of the floats into which CPUs
+  // expand them as lies beyond the layer's own rows, or of results that are narrowed
+  // (tests/integration/memory_test.py). Codes of weights count apart.
+  const bool float8 = cost_.low_precision_gemms()->format == base::GemmFormat::kFloat8;
+  const bool narrows = options().memory.element_bytes < 4;
+  const int64_t matrix_bytes = float8 ? 4 : 4 + 2, row_bytes = float8 && narrows ? 5 : 4;
   int64_t most = 0;
   for_each_kind_of_block(program().blocks(), [&](int64_t position) {
     for (const model::Parameter& matrix : program().kind_at(position).parameters()) {
       if (!matrix.takes_low_precision()) continue;
       const int64_t elements = divide_up(matrix.rows * matrix.columns, scheme_.tp);
-      most = std::max(most, elements * (kFloatBytes + kCodeBytes) +
-                                tokens * (matrix.rows + matrix.columns) * kFloatBytes);
+      most = std::max(most, elements * matrix_bytes + tokens * (matrix.rows + matrix.columns) * row_bytes);
     }
   });
   return most;
@@ -156,14 +160,15 @@ int64_t MemoryCost::float8_code_bytes(base::Interval run) const {
   for (const int layer : gemms->layers) {
     const int64_t position = program().blocks().begin + layer;
     if (position < run.begin || position >= run.end) continue;
-    int64_t own = 0;
+    int64_t by_row = 0, by_column = 0;
     for (const model::Parameter& matrix : program().kind_at(position).parameters()) {
       if (!matrix.takes_low_precision() || matrix.experts > 0) continue;
       const int64_t rows = divide_up(matrix.rows, scheme_.tp);
-      own += code_bytes(rows, matrix.columns) + code_bytes(matrix.columns, rows);
+      by_row += code_bytes(rows, matrix.columns);
+      by_column += code_bytes(matrix.columns, rows);
     }
-    sum += own;
-    most = std::max(most, own);
+    sum += by_row + by_column;
+    most = std::max(most, cost_.recomputes(position) ? by_row + by_column : std::max(by_row, by_column));
   }
   return scheme_.fsdp > 1 || expanded_bytes(run) > 0 ? most : sum;
 }

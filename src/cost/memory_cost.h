@@ -21,6 +21,10 @@ class MemoryCost {
   // gradient accumulators, owner slices, a chunk of logits, and under FSDP the most that a cell
   // gathers.
   int64_t fixed_bytes(int world_size) const;
+  // Codes of the run's matrices that are multiplied as 8-bit floats, for both directions (ops/float8.h): all
+  // stay through a step. Where operations are gathered or expanded: one block's at a time, in one direction
+  // unless it is recomputed. Part of fixed_bytes().
+  int64_t float8_code_bytes(base::Interval run) const;
   // A lane's credit, and the longest micro-batch, in tokens that fit. Beside fixed_bytes they need kept
   // bytes, deferred weight gradients (if backward is split), a row of the stage's boundary, and transients
   // (of the longest micro-batch, once). Their offloaded bytes must fit the host. 0: does not fit. With a
@@ -101,9 +105,6 @@ class MemoryCost {
   // Low-precision products need more than operands and results: these as floats, and a matrix's codes
   // (ops/low_precision_gemm.h).
   int64_t narrow_product_bytes(int64_t tokens) const;
-  // Codes of the run's matrices that are multiplied as 8-bit floats, for both directions (ops/float8.h): all
-  // stay through a step, or one block's at a time where operations are gathered or expanded.
-  int64_t float8_code_bytes(base::Interval run) const;
   // Coded matrices of a block of the run, expanded while the block is at work.
   int64_t expanded_bytes(base::Interval run) const;
   int64_t within_host(int64_t tokens, int64_t at_once) const;  // as many as the host holds, at most `tokens`

@@ -218,15 +218,32 @@ class PlannedActivations {
     const strategy::Scheme& scheme = graph_.plan.pipelines[pipeline].pipeline.scheme;
     const strategy::MemoryPolicy& policy =
         schedule::policy_of(graph_.passes[pipeline][static_cast<size_t>(node.cell().pass)], cost_);
-    const std::tuple key(scheme, policy, part.head_lanes);
+    const std::tuple key(scheme, policy, part.head_lanes, products_of(pipeline));
     const auto found = known_.find(key);
     if (found != known_.end()) return found->second;
-    const Activations own(scheme, cost_.under(policy), part.head_lanes);
+    const cost::CostModel on_device = cost_.on(graph_.plan.pipelines[pipeline].pipeline);
+    const Activations own(scheme, on_device.under(policy), part.head_lanes);
     return known_.emplace(key, own).first->second;
   }
 
   const OnLane& part(const Node& node, int rank) {
     return part(static_cast<size_t>(node.cell().pipeline), node.cell().pass, place(rank).lane);
+  }
+
+  // Beside fixed_bytes(): codes of weights that the rank multiplies as 8-bit floats.
+  int64_t code_bytes(int rank) const {
+    const strategy::Place& at = place(rank);
+    if (at.pipeline < 0) return 0;
+    const strategy::PipelinePlan& plan = graph_.plan.pipelines[static_cast<size_t>(at.pipeline)];
+    const strategy::Scheme& scheme = plan.pipeline.scheme;
+    if (products_of(static_cast<size_t>(at.pipeline)) != base::GemmFormat::kFloat8) return 0;
+    const base::Interval run = cost_.stage_run(scheme, at.stage);
+    int64_t most = 0;
+    for (const strategy::Pass& pass : graph_.passes[static_cast<size_t>(at.pipeline)]) {
+      const cost::CostModel own = cost_.on(plan.pipeline).under(schedule::policy_of(pass, cost_));
+      most = std::max(most, cost::MemoryCost(own, scheme).float8_code_bytes(run));
+    }
+    return most;
   }
 
   // The most bytes of rows that may wait at the stage's border while the rank runs its cell of this number.
@@ -247,6 +264,11 @@ class PlannedActivations {
   }
 
  private:
+  // Working memory depends on whether layers round and on the format, not on their number.
+  base::GemmFormat products_of(size_t pipeline) const {
+    const auto& rounded = graph_.plan.pipelines[pipeline].pipeline.device.low_precision;
+    return rounded == nullptr ? base::GemmFormat::kAsComputed : rounded->format;
+  }
   const strategy::Place& place(int rank) const { return places_[static_cast<size_t>(rank)]; }
 
   const OnLane& part(size_t pipeline, int number, int lane) {
@@ -300,7 +322,7 @@ class PlannedActivations {
   std::vector<strategy::Place> places_;                  // by rank
   std::vector<std::vector<std::vector<OnLane>>> parts_;  // cache, by pipeline, micro-batch and lane
   // The int is the number of lanes of a head group.
-  std::map<std::tuple<strategy::Scheme, strategy::MemoryPolicy, int>, Activations> known_;
+  std::map<std::tuple<strategy::Scheme, strategy::MemoryPolicy, int, base::GemmFormat>, Activations> known_;
   std::map<std::pair<int, int>, std::vector<WaitingRows>> waiting_;  // by pipeline and lane, then stage
 };
 
@@ -385,7 +407,7 @@ std::vector<RankMemory> predicted_memory(const StepGraph& graph, const cost::Cos
   std::vector<RankMemory> result;
   for (int rank = 0; rank < graph.world_size; ++rank) {
     RankMemory memory;
-    memory.fixed_bytes = fixed_bytes(graph, cost.options(), rank);
+    memory.fixed_bytes = fixed_bytes(graph, cost.options(), rank) + activations.code_bytes(rank);
     memory.peak_bytes = memory.fixed_bytes;
     for_each_cell(graph, cost, activations, rank, memory.fixed_bytes,
                   [&](const Node& cell, int64_t during_bytes, int64_t) {
@@ -419,7 +441,7 @@ std::vector<std::vector<MemoryUse>> memory_over_time(const StepGraph& graph, con
   PlannedActivations activations(graph, cost);
   std::vector<std::vector<MemoryUse>> result;
   for (const int rank : ranks) {
-    const int64_t fixed = fixed_bytes(graph, cost.options(), rank);
+    const int64_t fixed = fixed_bytes(graph, cost.options(), rank) + activations.code_bytes(rank);
     std::vector<MemoryUse>& uses = result.emplace_back(1, MemoryUse{0, fixed});
     const auto use = [&](int64_t time_ns, int64_t bytes) {
       if (bytes != uses.back().bytes) uses.push_back({time_ns, bytes});

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 
 #include "graph/test_graphs.h"
@@ -60,6 +61,34 @@ TEST(Memory, AnUpdateOfWholeMatricesIsCounted) {
     EXPECT_GT(most, 0);
     EXPECT_GE(least_ns(*whole.links, cost), least_ns(*plain.links, random.cost) + longer_ns);
   }
+}
+
+// A pipeline that multiplies 8-bit floats in the first layer: its first stage keeps that layer's codes, and
+// all its cells expand rows.
+TEST(Memory, WeightsAndRowsOf8BitFloatsAreCounted) {
+  int64_t coded_ranks = 0;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    const auto random = testing::random_case(seed, {.max_lanes = 2, .max_fsdp = seed % 2 == 0 ? 2 : 1});
+    StepGraph graph = build(random.plan, random.table, random.cost, random.world_size);
+    const std::vector<RankMemory> before = predicted_memory(graph, random.cost);
+    strategy::Pipeline& first = graph.plan.pipelines.front().pipeline;
+    first.device.low_precision = std::make_shared<const strategy::LowPrecisionGemms>(
+        strategy::LowPrecisionGemms{base::GemmFormat::kFloat8, {0}});
+    const std::vector<RankMemory> after = predicted_memory(graph, random.cost);
+    const std::vector<strategy::Place> places = strategy::places(graph.plan.strategy(), graph.world_size);
+    for (size_t rank = 0; rank < before.size(); ++rank) {
+      const int64_t added = after[rank].fixed_bytes - before[rank].fixed_bytes;
+      const bool codes =
+          places[rank].pipeline == 0 && places[rank].stage == 0 && !graph.passes.front().empty();
+      EXPECT_EQ(added > 0, codes) << "seed " << seed << " rank " << rank;
+      EXPECT_GE(after[rank].peak_bytes - before[rank].peak_bytes, added);
+      if (places[rank].pipeline != 0) {
+        EXPECT_EQ(after[rank].peak_bytes, before[rank].peak_bytes);
+      }
+      coded_ranks += codes ? 1 : 0;
+    }
+  }
+  EXPECT_GT(coded_ranks, 40);
 }
 
 }  // namespace

@@ -159,6 +159,7 @@ FOUR_EXPERTS = {"num_experts": 4, "num_experts_per_tok": 4}
 TWO_CHUNKS = {"data__tokens_per_step": 4096}
 FOUR_WAVES = {"data__tokens_per_step": 8192}
 BFLOAT16 = {"train__dtype": "bfloat16"}
+FLOAT8 = {"train__gemm_dtype": "float8", "model__vocab": 512, "model__layers": 4, "model__hidden": 128, "model__ffn_hidden": 384}
 MOST = 1.05  # predicted over measured
 # What differs from a run in float32 on two ranks that each have the model: (strategy, changes).
 PROVED = {
@@ -176,6 +177,10 @@ PROVED = {
     "bfloat16": ("2x<1,1,1>", LARGE_VOCABULARY | BFLOAT16),
     "float64": ("2x<1,1,1>", MIDDLE_VOCABULARY | {"train__dtype": "float64"}),
     "tied": ("2x<1,1,1>", LARGE_VOCABULARY | BFLOAT16 | {"model__tie_embeddings": True}),
+    "8-bit floats": ("2x<1,1,1>", FLOAT8),
+    "8-bit floats in bfloat16": ("2x<1,1,1>", FLOAT8 | BFLOAT16),
+    "8-bit floats on stages": ("<1,2,1>", FLOAT8),
+    "8-bit floats on lanes that share": ("<1,1,2,2>", FLOAT8),
     "moments of 8 bits": ("2x<1,1,1>", LARGE_VOCABULARY | {"optimizer__name": "adamw_8bit"}),
     "narrow masters": ("2x<1,1,1>", LARGE_VOCABULARY | BFLOAT16 | {"train__master_dtype": "bfloat16"}),
     "narrow masters in float32": ("2x<1,1,1>", LARGE_VOCABULARY | {"train__master_dtype": "bfloat16"}),
