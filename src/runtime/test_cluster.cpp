@@ -456,7 +456,7 @@ class RankRun {
   strategy::StepPlan plan_of(int64_t step, uint64_t seed, graph::Purpose purpose,
                              const strategy::Strategy& strategy,
                              const std::vector<strategy::MemoryPolicy>& policies, int act = 0) const {
-    std::vector<strategy::Sequence> batch = random_batch(seed, step, options_.sequences, options_.longest);
+    std::vector<strategy::Sequence> batch = random_batch(seed, step, options_.sequences, 64);
     if (options_.acts > 1 && purpose == graph::Purpose::kTrain) batch = part_of(std::move(batch), act);
     for (strategy::Sequence& sequence : batch) {
       if (options_.branches > 0) branch(sequence, options_.branches);

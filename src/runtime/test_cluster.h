@@ -122,7 +122,6 @@ struct RunOptions {
   std::vector<std::vector<std::string>> trunk_strategies = {};
   std::vector<std::vector<strategy::MemoryPolicy>> trunk_policies = {};
   int64_t sequences = 9;    // in a step
-  int64_t longest = 64;     // tokens of a sequence, at most
   int branches = 0;         // at most, for some of the sequences
   int64_t loss_one_in = 1;  // as in made_up_tokens
   comm::DType dtype = comm::DType::kFloat64;

@@ -81,21 +81,6 @@ TEST(LayerCounts, RecurrentLayerWaitsForNothing) {
   EXPECT_LE(recurrent.backward, 450);
 }
 
-// Chunks of few rows need more memory for states, so that heads are computed in parts; longer sequences have
-// longer chunks and no parts.
-TEST(LayerCounts, RecurrentLayerOfLongSequencesHasFewerLaunches) {
-  RunOptions options = counted(1, "<1,1,1>");
-  options.model.recurrent = {
-      .key_heads = 4, .value_heads = 12, .key_width = 4, .value_width = 3, .convolution = 6};
-  options.model.block_types.assign(kLayers, {.recurrent = true});
-  options.longest = 3000;
-  options.max_tokens = 20'000;
-  const PerLayer recurrent = per_layer(options);
-  EXPECT_EQ(recurrent.waits, 0);
-  EXPECT_LE(recurrent.forward, 1);
-  EXPECT_LE(recurrent.backward, 1);
-}
-
 // All experts are computed at once: their number changes nothing.
 TEST(LayerCounts, ExpertsWaitForNothing) {
   RunOptions options = counted(1, "<1,1,1>");
