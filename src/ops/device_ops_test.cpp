@@ -278,7 +278,7 @@ TEST_P(DeviceOps, AttentionOfBlocks) {
   expect_close(ga.dv_TKD, ge.dv_TKD, "dv");
 }
 
-// Of one query and of several, in pages that lie anywhere; a row behind the queries belongs to no sequence.
+// Sequences of one query and of several, in pages that lie anywhere; a row behind the queries belongs to no sequence.
 TEST_P(DeviceOps, AttentionOfPages) {
   const Pair q = random({56, 4, 64}), cache = random({512, 4, 64});
   for (const int64_t window : {0, 50}) {

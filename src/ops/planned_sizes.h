@@ -40,7 +40,7 @@ struct RowLimits {
 // longest <= rows.
 std::vector<PlannedSizes> all_planned_sizes(PlannedFor direction, const RowLimits& limits);
 
-// Those of groups of sequences with keys in pages. REQUIRES: longest >= 1.
+// The same for groups of sequences with keys in pages. REQUIRES: longest >= 1.
 std::vector<PlannedSizes> all_planned_page_sizes(const RowLimits& limits);
 
 int64_t planned_length(int64_t longest);

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "ops/chunk_rows.h"
 #include "ops/cuda/gpu.h"
 #include "ops/simd.h"
 #include "ops/state_pass.h"
@@ -76,15 +77,29 @@ class Decayed {
     return mild_ ? all_BCC.tril_() : all_BCC;
   }
 
-  // Adds the gradients of a and b; the gradient of the products is zero for j > i.
-  void backward(const at::Tensor& dproducts_BCC, const at::Tensor& a_BCK, const at::Tensor& b_BCK,
-                at::Tensor da_BCK, at::Tensor db_BCK) const {
+  // Adds the gradients of a, of b and of the sums; that of the products is zero for j > i. A pair's decay is
+  // a factor of its product, so that the gradient of its logarithm is product · dproduct. By channel this is
+  // a·da − b·db, channel by channel.
+  void backward(const at::Tensor& dproducts_BCC, const at::Tensor& products_BCC, const at::Tensor& a_BCK,
+                const at::Tensor& b_BCK, at::Tensor da_BCK, at::Tensor db_BCK, at::Tensor dsum_BCW) const {
     if (between_.defined()) {
-      const at::Tensor d_BCC = dproducts_BCC * between_;
+      const at::Tensor d_BCC = dproducts_BCC * between_, dlog_BCC = dproducts_BCC * products_BCC;
       da_BCK.baddbmm_(d_BCC, b_BCK);
       db_BCK.baddbmm_(turned(d_BCC), a_BCK);
+      dsum_BCW.add_(dlog_BCC.sum(2, /*keepdim=*/true)).sub_(turned(dlog_BCC.sum(1, /*keepdim=*/true)));
       return;
     }
+    at::Tensor own_da_BCK = at::zeros_like(a_BCK), own_db_BCK = at::zeros_like(b_BCK);
+    through_factors(dproducts_BCC, a_BCK, b_BCK, own_da_BCK, own_db_BCK);
+    dsum_BCW.addcmul_(a_BCK, own_da_BCK).addcmul_(b_BCK, own_db_BCK, -1);
+    da_BCK.add_(own_da_BCK);
+    db_BCK.add_(own_db_BCK);
+  }
+
+ private:
+  // Adds the gradients of a and b for decays by channel.
+  void through_factors(const at::Tensor& dproducts_BCC, const at::Tensor& a_BCK, const at::Tensor& b_BCK,
+                       at::Tensor da_BCK, at::Tensor db_BCK) const {
     RECORD_USER_SCOPE("sluice::decayed_products_backward");
     if constexpr (gpu::kBuilt) {
       if (gpu::decayed_products_backward(dproducts_BCC, a_BCK, b_BCK, sum_, da_BCK, db_BCK)) return;
@@ -107,7 +122,6 @@ class Decayed {
     });
   }
 
- private:
   int64_t rows() const { return sum_.size(1); }
   static at::Tensor part(const at::Tensor& x_BCX, base::Interval some) {
     return x_BCX.narrow(1, some.begin, some.size());
@@ -148,12 +162,6 @@ class Decayed {
   bool mild_ = false;
 };
 
-at::Tensor with_row_of_zeros(const at::Tensor& x_TX) {
-  std::vector<int64_t> one = x_TX.sizes().vec();
-  one.front() = 1;
-  return at::cat({x_TX, at::zeros(one, x_TX.options())});
-}
-
 // Sums over channels if decays are by head.
 at::Tensor as_decays(const at::Tensor& x_BCK, int64_t width) {
   return width == 1 ? x_BCK.sum(2, /*keepdim=*/true) : x_BCK;
@@ -161,26 +169,14 @@ at::Tensor as_decays(const at::Tensor& x_BCK, int64_t width) {
 
 }  // namespace
 
-at::Tensor HeadsRecurrence::gathered(const at::Tensor& x_TX) const {
-  const int64_t heads = x_TX.size(1);
-  at::Tensor all = with_row_of_zeros(x_TX).index_select(0, chunks_.row_M);
-  const int64_t chunks = all.size(0) / chunks_.chunk;
-  all = all.view({chunks, chunks_.chunk, heads, -1}).transpose(1, 2);
-  if (heads != heads_) all = all.repeat_interleave(heads_ / heads, 1);
-  return all.to(accumulator_type(x_TX)).reshape({chunks * heads_, chunks_.chunk, -1});
+at::Tensor HeadsRecurrence::gathered(const at::Tensor& x_THW) const {
+  return rows_in_chunks(x_THW, chunks_, heads_);
 }
-
 at::Tensor HeadsRecurrence::scattered(const at::Tensor& x_BCW) const {
-  const int64_t chunks = x_BCW.size(0) / heads_;
-  const at::Tensor rows =
-      x_BCW.view({chunks, heads_, chunks_.chunk, -1}).transpose(1, 2).reshape({-1, heads_, x_BCW.size(2)});
-  return with_row_of_zeros(rows).index_select(0, chunks_.place_T);
+  return rows_of_chunks(x_BCW, chunks_, heads_);
 }
-
 at::Tensor HeadsRecurrence::by_key_heads(const at::Tensor& x_BCK) const {
-  const at::Tensor all_THK = scattered(x_BCK);
-  if (heads_ == key_heads_) return all_THK;
-  return all_THK.view({all_THK.size(0), key_heads_, heads_ / key_heads_, key_width_}).sum(2);
+  return rows_of_chunks(x_BCK, chunks_, heads_, heads_ / key_heads_);
 }
 
 HeadsRecurrence::HeadsRecurrence(const RecurrenceInput& input, const RecurrenceChunks& chunks)
@@ -343,25 +339,17 @@ RecurrenceGradient HeadsRecurrence::backward(const at::Tensor& dout_THD, const a
     dk_BCK.add_(dread_BCK);
   }
   state_BKD.reset();
-  // Through the decayed products of rows: gradients of factors also give those of log decays, a·da − b·db.
+  // Through the decayed products of rows.
   const Decayed decayed(sum_BCW, between_BCC);
-  const auto through = [&](const at::Tensor& dproducts_BCC, const at::Tensor& a_BCK,
-                           const at::Tensor& da_sum_BCK) {
-    at::Tensor da_BCK = at::zeros_like(a_BCK), db_BCK = at::zeros_like(k_BCK);
-    decayed.backward(dproducts_BCC, a_BCK, k_BCK, da_BCK, db_BCK);
-    dsum_BCW.add_(as_decays(a_BCK * da_BCK, decays)).sub_(as_decays(k_BCK * db_BCK, decays));
-    at::Tensor sum_BCK = da_sum_BCK;
-    sum_BCK.add_(da_BCK);
-    dk_BCK.add_(db_BCK);
-  };
-  through(at::bmm(dout_BCD, turned(u_BCD)).tril_(), q_BCK, dq_BCK);
+  decayed.backward(at::bmm(dout_BCD, turned(u_BCD)).tril_(), score_BCC, q_BCK, k_BCK, dq_BCK, dk_BCK,
+                   dsum_BCW);
   if (delta_) {
     at::Tensor dsystem_BCC = at::bmm(dr_BCD, turned(u_BCD)).neg_().tril_(-1);
     if (rated_) {
       drate_BC1.add_((dsystem_BCC * overlap_BCC).sum(2, /*keepdim=*/true));
       dsystem_BCC.mul_(rate_BC1);
     }
-    through(dsystem_BCC, k_BCK, dk_BCK);
+    decayed.backward(dsystem_BCC, overlap_BCC, k_BCK, k_BCK, dk_BCK, dk_BCK, dsum_BCW);
   }
 
   gradient.dq_TGK = by_key_heads(dq_BCK);

@@ -24,7 +24,7 @@ class HeadsRecurrence {
 
  private:
   // Batch dimension B = N·H: chunk n and head h have index n·H + h.
-  at::Tensor gathered(const at::Tensor& x_TX) const;       // [T, H, W] -> [B, C, W]
+  at::Tensor gathered(const at::Tensor& x_THW) const;      // [T, H, W] -> [B, C, W]
   at::Tensor scattered(const at::Tensor& x_BCW) const;     // back, in rows [T, H, W]
   at::Tensor by_key_heads(const at::Tensor& x_BCK) const;  // [T, G, K], summed over a key head's
   at::Tensor states(const at::Tensor& given_PHKD, int64_t columns) const;  // in chunk order, a copy

@@ -77,8 +77,8 @@ TEST(LayerCounts, RecurrentLayerWaitsForNothing) {
   options.model.block_types.assign(kLayers, {.recurrent = true});
   const PerLayer recurrent = per_layer(options);
   EXPECT_EQ(recurrent.waits, 0);
-  EXPECT_LE(recurrent.forward, 159);
-  EXPECT_LE(recurrent.backward, 450);
+  EXPECT_LE(recurrent.forward, 123);
+  EXPECT_LE(recurrent.backward, 360);
 }
 
 // All experts are computed at once: their number changes nothing.

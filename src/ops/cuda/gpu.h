@@ -57,6 +57,11 @@ at::Tensor row_statistics(const at::Tensor& logits_RV, const at::Tensor& target_
 at::Tensor cross_entropy_gradient(const at::Tensor& logits_RV, const at::Tensor& whole_R3,
                                   const at::Tensor& target_R, int64_t begin, at::ScalarType dtype);
 
+// Undefined for types and layouts that the kernels do not take.
+at::Tensor rows_in_chunks(const at::Tensor& x_THW, const RecurrenceChunks& chunks, int64_t heads);
+at::Tensor rows_of_chunks(const at::Tensor& x_BCW, const RecurrenceChunks& chunks, int64_t heads,
+                          int64_t summed);
+
 // Returns false and does nothing for chunks that the kernels do not take; all tensors are float.
 bool pass_states(const StatePass& pass);
 bool decayed_products(const at::Tensor& a_BCK, const at::Tensor& b_BCK, const at::Tensor& sum_BCK,

@@ -269,6 +269,47 @@ kernels::DecayedProducts decayed(const at::Tensor& a_BCK, const at::Tensor& b_BC
 
 }  // namespace
 
+at::Tensor rows_in_chunks(const at::Tensor& x_THW, const RecurrenceChunks& chunks, int64_t heads) {
+  const at::ScalarType type = x_THW.scalar_type();
+  const bool taken = x_THW.is_cuda() && (type == at::kBFloat16 || type == at::kFloat) &&
+                     (x_THW.stride(2) == 1 || x_THW.size(2) == 1);
+  if (!taken) return {};
+  const int64_t places = chunks.row_M.size(0), width = x_THW.size(2);
+  at::Tensor moved =
+      at::empty({places / chunks.chunk * heads, chunks.chunk, width}, x_THW.options().dtype(at::kFloat));
+  const kernels::ChunkRows all{.index = chunks.row_M.const_data_ptr<int64_t>(),
+                               .rows = x_THW.size(0),
+                               .places = places,
+                               .chunk = chunks.chunk,
+                               .heads = heads,
+                               .shared = heads / x_THW.size(1),
+                               .width = width,
+                               .row_stride = x_THW.stride(0),
+                               .head_stride = x_THW.stride(1)};
+  launch_for(x_THW, "rows in chunks", [&](cudaStream_t stream) {
+    return kernels::launch_rows_in_chunks(element_of(x_THW), all, readable(x_THW), changed(moved), stream);
+  });
+  return moved;
+}
+
+at::Tensor rows_of_chunks(const at::Tensor& x_BCW, const RecurrenceChunks& chunks, int64_t heads,
+                          int64_t summed) {
+  if (!all_float({x_BCW}) || !x_BCW.is_cuda()) return {};
+  const int64_t rows = chunks.place_T.size(0), width = x_BCW.size(2);
+  at::Tensor moved = at::empty({rows, heads / summed, width}, x_BCW.options());
+  const kernels::ChunkRows all{.index = chunks.place_T.const_data_ptr<int64_t>(),
+                               .rows = rows,
+                               .places = chunks.row_M.size(0),
+                               .chunk = chunks.chunk,
+                               .heads = heads,
+                               .shared = summed,
+                               .width = width};
+  launch_for(x_BCW, "rows of chunks", [&](cudaStream_t stream) {
+    return kernels::launch_rows_of_chunks(all, floats(x_BCW), changed(moved), stream);
+  });
+  return moved;
+}
+
 bool pass_states(const StatePass& pass) {
   const int64_t rows = pass.rows_BCX.size(1), keys = pass.state_SKX.size(1);
   const bool taken = rows <= kernels::kMostChunkRows && keys <= kernels::kMostKeys &&

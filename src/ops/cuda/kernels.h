@@ -193,6 +193,23 @@ struct StatePass {
 };
 Status launch_pass_states(const StatePass& pass, Stream stream);
 
+// Rows in chunks and back (ops/chunk_rows.h). Row r's head h begins at r·row_stride + h·head_stride; chunks
+// are dense, [places ÷ chunk, heads, chunk, width].
+struct ChunkRows {
+  const int64_t* index = nullptr;  // into chunks: each place's row; back: each row's place; too large: none
+  int64_t rows = 0;
+  int64_t places = 0;
+  int64_t chunk = 0;   // places of each chunk
+  int64_t heads = 0;   // of chunks
+  int64_t shared = 1;  // neighbouring heads that have one head of rows
+  int64_t width = 0;
+  int64_t row_stride = 0;  // into chunks only; back, rows are dense
+  int64_t head_stride = 0;
+};
+Status launch_rows_in_chunks(Element element, const ChunkRows& all, const void* rows, float* chunks,
+                             Stream stream);
+Status launch_rows_of_chunks(const ChunkRows& all, const float* chunks, float* rows, Stream stream);
+
 // products[i, j] = Σ_k a[i, k]·b[j, k]·exp(sum[i, k] − sum[j, k]) if j <= i, else 0. Backward adds the
 // products' gradient to da and db. REQUIRES: at most kMostChunkRows rows.
 struct DecayedProducts {

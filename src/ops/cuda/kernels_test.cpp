@@ -11,8 +11,10 @@
 #define SLUICE_CUDA_ON_HOST
 #include "ops/attention.h"
 #include "ops/attention_merge.h"
+#include "ops/chunk_rows.h"
 #include "ops/cross_entropy.h"
 #include "ops/cuda/attention_kernels.cu"
+#include "ops/cuda/chunk_rows_kernels.cu"
 #include "ops/cuda/cross_entropy_kernels.cu"
 #include "ops/cuda/embedding_kernels.cu"
 #include "ops/cuda/float8_kernels.cu"
@@ -386,6 +388,36 @@ TEST(RecurrenceKernels, StatesPassFromChunkToChunk) {
         expect_near(actual->rows_BCX, expected.rows_BCX);
         if (tells) expect_near(actual->came_BKX, expected.came_BKX);
       }
+    }
+  }
+}
+
+// Rows of a view, behind the pieces and of shared heads; widths that threads of a warp divide or not.
+TEST_P(Kernels, RowsMoveIntoChunksAndBack) {
+  const RecurrenceChunks chunks = recurrence_chunks({5, 1, 17, 8}, 34, at::kCPU, 8);
+  const int64_t places = chunks.row_M.size(0);
+  for (const int64_t width : {1, 5, 32, 70}) {
+    for (const int64_t shared : {1, 3}) {
+      const int64_t own = 2, heads = own * shared;
+      const at::Tensor x_THW = random({34, own + 1, width}).narrow(1, 1, own);
+      const at::Tensor moved = at::full({places / 8 * heads, 8, width}, 777.0, at::kFloat);
+      kernels::ChunkRows all{.index = chunks.row_M.data_ptr<int64_t>(),
+                             .rows = 34,
+                             .places = places,
+                             .chunk = 8,
+                             .heads = heads,
+                             .shared = shared,
+                             .width = width,
+                             .row_stride = x_THW.stride(0),
+                             .head_stride = x_THW.stride(1)};
+      ASSERT_EQ(kernels::launch_rows_in_chunks(element(), all, x_THW.data_ptr(), moved.data_ptr<float>(), {}),
+                0);
+      EXPECT_TRUE(moved.equal(aten::rows_in_chunks(x_THW, chunks, heads)));
+      const at::Tensor x_BCW = at::randn(moved.sizes(), at::kFloat);
+      const at::Tensor back = at::full({34, own, width}, 777.0, at::kFloat);
+      all.index = chunks.place_T.data_ptr<int64_t>();
+      ASSERT_EQ(kernels::launch_rows_of_chunks(all, x_BCW.data_ptr<float>(), back.data_ptr<float>(), {}), 0);
+      EXPECT_TRUE(back.allclose(aten::rows_of_chunks(x_BCW, chunks, heads, shared), 1e-6, 1e-6));
     }
   }
 }

@@ -35,8 +35,8 @@ struct GraphShape {
   int64_t heads = 0;
   int64_t kv_heads = 0;
   int64_t dimensions = 0;
-  // Of v, out and their gradients, at most `dimensions`. Heads are `dimensions` elements apart there, too;
-  // results' other columns stay as they are.
+  // Columns of v, out and their gradients, at most `dimensions`. Heads are `dimensions` elements apart there,
+  // too; results' other columns stay as they are.
   int64_t value_dimensions = 0;
   // Keys and values lie in a cache of so many pages of so many rows each, and sequences have lists of pages;
   // 0: they lie one behind the other. Forward only.
