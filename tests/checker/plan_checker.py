@@ -68,14 +68,16 @@ def check_ring(plan, ring, members):
     require(lanes >= 2, f"ring {ring} has one lane")
     require([lane for lane, _ in members] == list(range(first, first + lanes)),
             f"ring {ring} does not stand once on each of neighbouring lanes")
-    shared = list(dict.fromkeys(piece["sequence"] for piece in members[0][1] if not is_whole(piece, plan)))
+    # The first lane has the last chunk of each shared sequence, and all of one that has a single token.
+    cut = [number for number, piece in enumerate(members[0][1]) if not is_whole(piece, plan)]
+    shared = list(dict.fromkeys(piece["sequence"] for piece in members[0][1][:max(cut, default=-1) + 1]))
     for lane, pieces in members:
         number = lane - first
         expected = []
         for sequence in shared:
             length = plan["sequences"][sequence]["length"]
-            cut = (chunk(length, lanes, number), chunk(length, lanes, 2 * lanes - 1 - number))
-            expected += [{"sequence": sequence, "begin": begin, "end": end} for begin, end in cut if begin < end]
+            chunks = (chunk(length, lanes, number), chunk(length, lanes, 2 * lanes - 1 - number))
+            expected += [{"sequence": sequence, "begin": begin, "end": end} for begin, end in chunks if begin < end]
         own = pieces[len(expected):]
         require(pieces[:len(expected)] == expected, f"ring {ring} is cut otherwise on lane {lane}")
         require(all(is_whole(piece, plan) for piece in own), f"ring {ring} cuts a sequence of lane {lane} alone")
