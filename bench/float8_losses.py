@@ -9,31 +9,9 @@ A model of 0.4M parameters trains on the quick start's corpus (`make corpora/std
 import statistics
 import sys
 
-from loss_runs import SEEDS, Runs, arguments_of, trained
+from loss_runs import SEEDS, Runs, arguments_of, config_of_products, trained
 
-CONFIG = """
-[model]
-layers = 2
-hidden = 96
-heads = 3
-kv_heads = 3
-ffn_hidden = 256
-vocab = 2048
-tie_embeddings = true
-[data]
-train = [["corpora/stdlib/corpus", 1.0]]
-validation_fraction = 0.005
-context_length = 128
-overflow = "truncate"
-tokens_per_step = {tokens}
-seed = {seed}
-[parallel]
-strategies = ["1x<1,1,1>"]
-calibration = "analytic"
-low_precision_layers = "all"
-[memory]
-device_gib = 4.0
-"""
+CONFIG = config_of_products(layers=2, hidden=96, heads=3, ffn_hidden=256, context_length=128)
 FORMATS = {format: ("--set", f"train.gemm_dtype={format}") for format in ("bfloat16", "float8")}
 WINDOW = 100  # steps
 

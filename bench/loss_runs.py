@@ -32,6 +32,33 @@ tensorboard = false
 """
 
 
+def config_of_products(layers, hidden, heads, ffn_hidden, context_length):
+    """The configuration of a model whose layers all round their products, on one rank; {tokens} and {seed} are left open."""
+    return f"""
+[model]
+layers = {layers}
+hidden = {hidden}
+heads = {heads}
+kv_heads = {heads}
+ffn_hidden = {ffn_hidden}
+vocab = 2048
+tie_embeddings = true
+[data]
+train = [["corpora/stdlib/corpus", 1.0]]
+validation_fraction = 0.005
+context_length = {context_length}
+overflow = "truncate"
+tokens_per_step = {{tokens}}
+seed = {{seed}}
+[parallel]
+strategies = ["1x<1,1,1>"]
+calibration = "analytic"
+low_precision_layers = "all"
+[memory]
+device_gib = 4.0
+"""
+
+
 @dataclasses.dataclass
 class Runs:
     config: str        # what of a run's configuration is not in REST; {seed} and {tokens} stand for these

@@ -8,31 +8,9 @@ A model of 4M parameters trains on the quick start's corpus (`make corpora/stdli
 
 import sys
 
-from loss_runs import Runs, arguments_of, print_table
+from loss_runs import Runs, arguments_of, config_of_products, print_table
 
-CONFIG = """
-[model]
-layers = 6
-hidden = 192
-heads = 6
-kv_heads = 6
-ffn_hidden = 512
-vocab = 2048
-tie_embeddings = true
-[data]
-train = [["corpora/stdlib/corpus", 1.0]]
-validation_fraction = 0.005
-context_length = 256
-overflow = "truncate"
-tokens_per_step = {tokens}
-seed = {seed}
-[parallel]
-strategies = ["1x<1,1,1>"]
-calibration = "analytic"
-low_precision_layers = "all"
-[memory]
-device_gib = 4.0
-"""
+CONFIG = config_of_products(layers=6, hidden=192, heads=6, ffn_hidden=512, context_length=256)
 FORMATS = {format: ("--set", f"train.gemm_dtype={format}") for format in ("none", "bfloat16", "int8", "float8")}
 
 
