@@ -91,18 +91,17 @@ class Plans {
   void make_all_of(const Key& kind) {
     const auto& [gpu, shape] = kind;
     std::vector<Key> keys;
+    const auto add = [&, gpu = gpu](const GraphShape& directed, const std::vector<PlannedSizes>& all) {
+      for (const PlannedSizes& sizes : all) keys.emplace_back(gpu, with_sizes(directed, sizes));
+    };
     if (shape.page_rows > 0) {
-      for (const PlannedSizes& sizes : all_planned_page_sizes(*limits_))
-        keys.emplace_back(gpu, with_sizes(shape, sizes));
-    }
-    for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
-      if (shape.page_rows > 0) break;
-      GraphShape directed = shape;
-      directed.direction = direction;
-      directed.deterministic =
-          direction == Direction::kBackward && at::globalContext().deterministicAlgorithms();
-      for (const PlannedSizes& sizes : all_planned_sizes(direction, *limits_))
-        keys.emplace_back(gpu, with_sizes(directed, sizes));
+      add(shape, all_planned_page_sizes(*limits_));
+    } else {
+      GraphShape backward = shape;
+      backward.direction = Direction::kBackward;
+      backward.deterministic = at::globalContext().deterministicAlgorithms();
+      add(shape, all_planned_sizes(Direction::kForward, *limits_));
+      add(backward, all_planned_sizes(Direction::kBackward, *limits_));
     }
     // Processes of one node begin at different plans, and find each other's on disk.
     const auto first = static_cast<size_t>(gpu) * keys.size() / 8 % keys.size();

@@ -1,4 +1,4 @@
-// What ranks' threads wait for, and whether any of them can go on.
+// The conditions that ranks' threads wait for, and whether any of them can go on.
 #pragma once
 
 #include <functional>

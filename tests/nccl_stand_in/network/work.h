@@ -83,7 +83,7 @@ struct Communicator {
   }
 };
 
-// What an ncclComm_t points to.
+// A rank's place in a communicator; an ncclComm_t points to one.
 struct Member {
   enum class State : uint8_t { kOpen, kFinalized, kGone };
   Communicator* of = nullptr;
