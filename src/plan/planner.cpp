@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/never.h"
 #include "base/text.h"
 #include "cost/cut_stages.h"
 #include "model/program.h"
@@ -163,17 +164,29 @@ std::optional<StepPlan> Planner::plan_under_policy(int64_t step,
   return plan;
 }
 
+std::optional<StepPlan> Planner::plan_under_further_policies(int64_t step,
+                                                             const std::vector<Sequence>& sequences) const {
+  std::optional<StepPlan> best;
+  int64_t best_ns = base::kNever;
+  for (const Planner& fallback : fallbacks_) {
+    std::optional<StepPlan> plan = fallback.plan_under_policy(step, sequences);
+    if (!plan) continue;
+    relax_policies(*plan, cost_, options_.world_size);
+    if (!options_.step_overhead) return plan;
+    const int64_t step_ns = plan->estimated_ns + step_overhead_ns(*plan);
+    if (step_ns >= best_ns) continue;
+    best_ns = step_ns;
+    best = std::move(plan);
+  }
+  return best;
+}
+
 base::Feasible<StepPlan> Planner::try_plan(int64_t step, const std::vector<Sequence>& sequences) const {
   SLUICE_ASSERT(step >= 0, text("step ", step));
   if (std::ranges::any_of(sequences, [](const Sequence& s) { return !s.branches.empty(); }))
     return plan_branches(step, sequences);
   if (std::optional<StepPlan> plan = plan_under_policy(step, sequences)) return std::move(*plan);
-  for (const Planner& fallback : fallbacks_) {
-    std::optional<StepPlan> plan = fallback.plan_under_policy(step, sequences);
-    if (!plan) continue;
-    relax_policies(*plan, cost_, options_.world_size);
-    return std::move(*plan);
-  }
+  if (std::optional<StepPlan> plan = plan_under_further_policies(step, sequences)) return std::move(*plan);
   return (fallbacks_.empty() ? *this : fallbacks_.back()).none_of(step, sequences);
 }
 

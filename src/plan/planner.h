@@ -96,6 +96,10 @@ class Planner {
   // Under this planner's first policy.
   std::optional<strategy::StepPlan> plan_under_policy(int64_t step,
                                                       const std::vector<strategy::Sequence>& sequences) const;
+  // Under the further policy whose step ends first by the clock, or, without a clock, the first that holds
+  // the batch.
+  std::optional<strategy::StepPlan> plan_under_further_policies(
+      int64_t step, const std::vector<strategy::Sequence>& sequences) const;
   base::Infeasible none_of(int64_t step, const std::vector<strategy::Sequence>& sequences) const;
   base::Feasible<strategy::StepPlan> plan_branches(int64_t step,
                                                    const std::vector<strategy::Sequence>& sequences) const;

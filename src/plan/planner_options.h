@@ -36,9 +36,10 @@ struct PlannerOptions {
   Selection selection = Selection::kBest;
   int fixed_candidate = 0;                // for kFixed
   std::vector<strategy::Device> devices;  // by rank; empty: alike
-  // A batch is planned under the first policy under which a candidate holds it; empty: the cost model's. With
-  // expert parallelism session::make_planner also recomputes dispatched rows under all of them, if that
-  // shortens planned steps of sample batches.
+  // A batch that no candidate holds under the first policy is planned under each further one, and the step
+  // that ends first by step_overhead's clock is taken (without it, that of the first policy that holds the
+  // batch). Empty: the cost model's. With expert parallelism session::make_planner also recomputes dispatched
+  // rows under all of them, if that shortens planned steps of sample batches.
   std::vector<strategy::MemoryPolicy> policies;
 
   // For proposing candidates.

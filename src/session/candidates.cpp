@@ -80,7 +80,8 @@ cost::CostModel under_first_policy(const PlannerOptions& options, const cost::Co
 }
 
 // The options' policies. If the first one does not hold the context, the one under which a scheme holds it
-// comes second.
+// comes second; where that offloads, the one that only recomputes comes third, because shorter sequences hide
+// fewer copies than those of the context's length, by which the shares are chosen.
 std::vector<strategy::MemoryPolicy> policies_that_hold(const PlannerOptions& options,
                                                        const cost::CostModel& cost,
                                                        const std::vector<strategy::Scheme>& schemes) {
@@ -95,10 +96,15 @@ std::vector<strategy::MemoryPolicy> policies_that_hold(const PlannerOptions& opt
       plan::choose_memory(first, schemes, options.world_size, options.context_length, options.saves);
   if (!choice) return options.policies;
   std::vector<strategy::MemoryPolicy> policies{first.policy(), choice->policy};
+  if (options.saves.recompute && choice->policy.offload_permille > first.policy().offload_permille) {
+    const auto without_copies =
+        plan::choose_memory(first, schemes, options.world_size, options.context_length, {.recompute = true});
+    if (without_copies) policies.push_back(without_copies->policy);
+  }
   for (size_t i = 1; i < options.policies.size(); ++i) {
     strategy::MemoryPolicy further = options.policies[i];
     further.offload_permille = std::max(further.offload_permille, choice->policy.offload_permille);
-    if (further != policies.back()) policies.push_back(further);
+    if (std::ranges::find(policies, further) == policies.end()) policies.push_back(further);
   }
   return policies;
 }
@@ -136,7 +142,8 @@ plan::Planner planner_under(const PlannerOptions& asked, const cost::CostModel& 
   options.sample_batches.clear();
   const cost::CostModel cost = cost::choosing_from(machine, options.exchanges);
   const bool chooses = options.candidates.size() > 1 && options.selection == plan::Selection::kBest;
-  if (chooses && options.method == plan::ours()) options.step_overhead = clocked_step_overhead(options, cost);
+  const bool has_clock = options.method == plan::ours() && (chooses || options.policies.size() > 2);
+  if (has_clock) options.step_overhead = clocked_step_overhead(options, cost);
   return plan::Planner(std::move(options), cost);
 }
 

@@ -166,6 +166,32 @@ TEST(Candidates, ComparedPlannersAreMadeOnceForAStrategy) {
   EXPECT_EQ(&planners.of(lanes, options, given.cost()), &first);
 }
 
+TEST(Candidates, RecomputeWhereShorterSequencesWouldWaitForCopies) {
+  constexpr int64_t kContext = 65'536;
+  const std::vector<int64_t> middling = {46'436, 29'181, 5868, 5752, 5469, 5467, 4423, 3629, 3394,
+                                         3370,   2835,   1866, 1560, 1414, 1108, 984,  824,  611};
+  std::vector<int32_t> lengths(middling.begin(), middling.end());
+  lengths.push_back(kContext);
+  const PlanningInputs given = resolve_planning(
+      {.gpus = 8, .calibration = "a800-13b", .context_length = kContext, .tokens_per_step = 2 * kContext},
+      lengths);
+  plan::PlannerOptions options = planner_options(given);
+  options.candidates = {strategy::parse_strategy("1x<1,1,8,8>", 8)};
+  const plan::Planner planner = make_planner(options, given.cost());
+  const std::vector<strategy::MemoryPolicy>& policies = planner.options().policies;
+  ASSERT_GE(policies.size(), 3U);
+  EXPECT_GT(policies[1].offload_permille, 0) << "a sequence of the context's length hides copies";
+  EXPECT_EQ(policies[2].offload_permille, 0);
+  const ClockedStepOverhead beside(planner.cost());
+  const auto step_ns = [&](const plan::Planner& of) { return clocked_step_ns(of, middling, beside).value(); };
+  for (size_t further = 1; further < policies.size(); ++further) {
+    plan::PlannerOptions alone = planner.options();
+    alone.policies = {policies.front(), policies[further]};
+    EXPECT_LE(step_ns(planner), step_ns(plan::Planner(alone, planner.cost()))) << to_text(policies[further]);
+    if (further == 1) EXPECT_LT(step_ns(planner), 0.95 * step_ns(plan::Planner(alone, planner.cost())));
+  }
+}
+
 TEST(Candidates, HoldALongContextByBothSavings) {
   constexpr int32_t kMillion = 1 << 20;
   const PlanningInputs inputs =
