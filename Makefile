@@ -165,8 +165,9 @@ long-context: everything ## Simulate contexts of 1M and 2M tokens (resumes; a qu
 	$(BUILD)/long_context
 	$(PYTHON) -B lab/evaluation/long_context_page.py
 
-rivals: everything ## Time rivals' plans beside Sluice's on 500 random batches (resumes; hours, ten minutes with MILP_SECONDS=0)
-	$(BUILD)/rivals --milp-seconds $(MILP_SECONDS)
+rivals: everything ## Time rivals' plans beside Sluice's on 500 random batches (resumes; hours, half an hour with MILP_SECONDS=0)
+	$(BUILD)/rivals --milp-seconds $(MILP_SECONDS) --out $(BUILD)/rivals.jsonl
+	$(PYTHON) -B lab/evaluation/rivals_page.py --results $(BUILD)/rivals.jsonl
 
 bench-fidelity: build corpora/stdlib/corpus.idx ## Simulated beside real steps of the quick start, profiled on this machine
 	SLUICE=$(SLUICE) $(PYTHON) -B bench/fidelity.py

@@ -25,12 +25,11 @@ from harness import hardware, recorded_revision  # noqa: E402
 
 # Tables that people have put together from what a command printed, and the command.
 COPIED = {"checkpoints": "make bench-saving", "device_layers": "bench/device_layers.py", "graph": "graph_bench",
-          "hetu_planner": "lab/evaluation/hetu_planner.py", "prediction": "prediction_bench", "rivals": "make rivals",
-          "spared_lanes": "spared_lanes_bench"}
+          "hetu_planner": "lab/evaluation/hetu_planner.py", "prediction": "prediction_bench", "spared_lanes": "spared_lanes_bench"}
 # Written whole, or between marks of their own, by a program that records the revision itself.
 WRITTEN = {"balance": "make bench-balance", "distillation": "bench/distillation.py",
            "elastic": "bench/elastic_time.py", "heads": "make bench-heads", "minutes": "make minutes",
-           "reinforcement": "make bench-rl", "serving": "make bench-serve", "soak": "make soak",
+           "reinforcement": "make bench-rl", "rivals": "make rivals", "serving": "make bench-serve", "soak": "make soak",
            "fault_injection": "make trial OPTIONS='--record …'"}
 # Targets of the build that a command runs; scripts of bench/ run the program.
 PROGRAM = re.compile(r"\b(?:\w+_bench|milp_test|sluice)\b")

@@ -5,6 +5,7 @@ import json
 import pathlib
 
 import paper_figures as figures
+from tables import table
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 RANKS = 1024
@@ -29,11 +30,6 @@ def load(path):
         row = json.loads(line)
         models.setdefault(row["model"], {})[(row["corpus"], row["context"], row["layout"], row["system"])] = row
     return models
-
-
-def table(head, rows):
-    lines = ["| " + " | ".join(head) + " |", "| " + " | ".join("---" for _ in head) + " |"]
-    return "\n".join(lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]) + "\n"
 
 
 def title(scenario):

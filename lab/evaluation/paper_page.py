@@ -9,6 +9,7 @@ import subprocess
 
 import paper_figures as figures
 import paper_reproduction as reproduction
+from tables import table
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 FIGURES = ROOT / "docs" / "figures"
@@ -47,11 +48,6 @@ def mean_s(row):
 def seconds(row):
     value = mean_s(row)
     return "–" if value is None else f"{value:.2f}"
-
-
-def table(head, rows):
-    lines = ["| " + " | ".join(head) + " |", "| " + " | ".join("---" for _ in head) + " |"]
-    return "\n".join(lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]) + "\n"
 
 
 def scenarios(results, figure):

@@ -1,16 +1,13 @@
 // Rivals' plans beside Sluice's on random batches. Models, clusters, GPUs, lengths and batch sizes are drawn;
 // each system chooses its configuration on samples; one clock times each batch's plans. Results are JSON
-// lines, one per batch and rival, appended to the given file; existing results are not computed again. Then
-// follow a table, and every batch on which a rival is more than 1 % faster, with the times of both by
-// category. FlexSP's micro-batches are also solved as its MILP, for some seconds each.
+// lines, one per draw, rival and overlap, appended to the given file; existing results are not computed
+// again. rivals_page.py draws them. FlexSP's micro-batches are also solved as its MILP, for some seconds
+// each.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
-#include <iomanip>
 #include <iostream>
-#include <map>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,7 +34,6 @@ using base::Json;
 using base::text;
 
 constexpr int64_t kDocuments = 20'000;
-constexpr double kTolerance = 0.01;
 const std::vector<std::string> kRivals = {"megatron",     "deepspeed",  "fsdp",     "flexsp",
                                           "megatron_dcp", "byte_scale", "hydraulis"};
 
@@ -156,79 +152,11 @@ void run(uint64_t seed, int64_t batches, const std::vector<std::string>& rivals,
   }
 }
 
-struct Verdict {
-  std::vector<double> ratios;
-  int64_t faster = 0;
-  int64_t milp_asked = 0, milp_proved = 0, milp_improved = 0;  // micro-batches
-  void add_milp(const Json& counts) {
-    if (counts.is_null()) return;
-    milp_asked += counts.at("asked").get<int64_t>();
-    milp_proved += counts.at("proved").get<int64_t>();
-    milp_improved += counts.at("improved").get<int64_t>();
-  }
-  std::string milp_text() const {
-    if (milp_asked == 0) return "-";
-    return text(milp_improved, " of ", milp_asked, " improved, ", milp_proved, " proved");
-  }
-};
-
-// Prints the table, then the exceptions in order of descending loss.
-void print(const std::string& path) {
-  std::map<std::pair<std::string, std::string>, Verdict> verdicts;
-  std::vector<std::pair<double, std::string>> exceptions;
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    const Json row = Json::parse(line);
-    Verdict& verdict = verdicts[{row.at("rival"), row.at("overlap")}];
-    verdict.add_milp(row.value("milp", Json()));
-    for (size_t b = 0; b < row.at("ratios").size(); ++b) {
-      const double ratio = row.at("ratios")[b].get<double>();
-      verdict.ratios.push_back(ratio);
-      if (ratio >= 1 - kTolerance) continue;
-      ++verdict.faster;
-      const Json& ours = row.at("ours")[b];
-      const Json& theirs = row.at("theirs")[b];
-      const auto above = ours.at("ns").get<double>() / std::max(1.0, ours.at("bound_ns").get<double>());
-      std::ostringstream out;
-      out << std::fixed << std::setprecision(3) << ratio << "  " << row.at("rival").get<std::string>() << ", "
-          << row.at("overlap").get<std::string>() << ", seed " << row.at("seed") << " batch " << b << ": "
-          << row.at("scenario").get<std::string>() << "\n       theirs "
-          << theirs.at("ns").get<double>() / 1e9 << " s, " << theirs.at("configuration").get<std::string>()
-          << ": " << theirs.at("shares").get<std::string>() << "\n       ours   "
-          << ours.at("ns").get<double>() / 1e9 << " s, " << above << " of its bound, "
-          << ours.at("strategy").get<std::string>() << ": " << ours.at("shares").get<std::string>() << "\n";
-      exceptions.emplace_back(ratio, out.str());
-    }
-  }
-  std::vector<std::vector<std::string>> rows = {{"rival ÷ Sluice", "overlap", "batches", "least", "p5",
-                                                 "median", "mean", "more than 1 % faster",
-                                                 "MILP, micro-batches"}};
-  for (auto& [key, verdict] : verdicts) {
-    std::vector<double>& ratios = verdict.ratios;
-    if (ratios.empty()) continue;
-    std::ranges::sort(ratios);
-    double sum = 0;
-    for (const double ratio : ratios) sum += ratio;
-    const auto shown = [](double value) {
-      std::ostringstream out;
-      out << std::fixed << std::setprecision(3) << value;
-      return out.str();
-    };
-    rows.push_back({key.first, key.second, text(ratios.size()), shown(ratios.front()),
-                    shown(ratios[ratios.size() / 20]), shown(ratios[ratios.size() / 2]),
-                    shown(sum / static_cast<double>(ratios.size())), text(verdict.faster),
-                    verdict.milp_text()});
-  }
-  std::cout << base::table_text(rows, "llrrrrrrl") << "\n\n" << exceptions.size() << " exceptions\n";
-  std::ranges::sort(exceptions);
-  for (const auto& [ratio, of] : exceptions) std::cout << of;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app("Rivals beside Sluice on random batches");
-  std::string out = "bench/results/rivals.jsonl";
+  std::string out = "build/rivals.jsonl";
   std::string only;
   uint64_t first = 0, draws = 100;
   int64_t batches = 5;
@@ -247,7 +175,6 @@ int main(int argc, char** argv) {
     bench::ResultLines results(out, {"seed", "rival", "overlap"});
     const std::vector<std::string> rivals = only.empty() ? kRivals : base::split(only, ',');
     for (uint64_t seed = first; seed < first + draws; ++seed) run(seed, batches, rivals, flexsp, results);
-    print(out);
   } catch (const std::exception& error) {
     std::cerr << error.what() << "\n";
     return 1;
