@@ -71,6 +71,15 @@ ALL = {
 }
 
 
+def summary(output):
+    """What a test says at its end. GoogleTest's counts, behind which it lists skipped tests: "513 tests, 23 skipped"."""
+    lines = [line for line in output.splitlines() if line.strip() and "DISABLED TEST" not in line]
+    counts = {kind: int(count) for kind, count in re.findall(r"^\[  (\w+) +\] (\d+) tests?\b", output, re.MULTILINE)}
+    if not counts:
+        return lines[-1] if lines else ""
+    return f"{sum(counts.values())} tests" + "".join(f", {count} {kind.lower()}" for kind, count in counts.items() if kind != "PASSED")
+
+
 def run(name, count, of_revision):
     """Runs one long test; its row of the results."""
     with tempfile.TemporaryDirectory() as folder:
@@ -81,9 +90,8 @@ def run(name, count, of_revision):
         process = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
                                  env=ALL[name].environment(count))
         print(process.stdout, flush=True)
-        lines = [line for line in process.stdout.splitlines() if line.strip() and "DISABLED TEST" not in line]
         return {"count": count, "passed": process.returncode == 0, "seconds": round(time.monotonic() - begin, 1),
-                "last_line": lines[-1] if lines else "", "revision": of_revision, "hardware": hardware(),
+                "last_line": summary(process.stdout), "revision": of_revision, "hardware": hardware(),
                 "day": datetime.date.today().isoformat(),
                 **({"seen": json.loads(record.read_text())} if record.exists() else {})}
 
