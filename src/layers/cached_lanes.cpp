@@ -13,14 +13,12 @@
 
 #include "ops/attention_merge.h"
 #include "ops/device.h"
+#include "ops/far_window.h"
 
 namespace sluice::layers {
 namespace {
 
 using Parcel = LaneChannel::Parcel;
-
-// A window wider than any sequence: positions alone decide what the rows of a block see.
-constexpr int64_t kFar = int64_t{1} << 40;
 
 // Exchanges with each other lane: sends what `gives` returns for it, receives into what `takes` returns.
 template <typename Gives, typename Takes>
@@ -61,7 +59,7 @@ at::Tensor gathered(LaneChannel& channel, const CacheOfLanes& lanes, const ops::
 at::Tensor seen_here(const RowLayout& layout, const ops::AttentionInput& on_cache) {
   const ops::AttentionResult seen = ops::nothing_seen(on_cache.q_TND);
   ops::AttentionInput within = on_cache;
-  if (on_cache.window == 0) within.window = kFar;
+  if (on_cache.window == 0) within.window = ops::kFarWindow;
   ops::attend_blocks(on_cache, layout.cached_through(on_cache.window), seen);
   ops::attend_blocks(within, layout.cached.lanes.within, seen);
   return at::cat({seen.out_TND, seen.lse_NT.t().unsqueeze(2)}, 2);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "cost/quadratic.h"
+#include "inference/kv_blocks.h"
 #include "profile/timing.h"
 
 namespace sluice::profile {
@@ -14,9 +15,12 @@ DecodeShapes::DecodeShapes(int64_t longest_tokens, int64_t token_bytes) {
   const int64_t most = std::min(longest_tokens, kMostRows), half = std::max<int64_t>(1, most / 2);
   const auto wanted = static_cast<uint64_t>(kReadBytes / std::max<int64_t>(1, token_bytes * half));
   const auto texts_behind = static_cast<int64_t>(std::bit_floor(std::clamp<uint64_t>(wanted, 4, 64)));
+  // A step's row sees cached tokens, which has a price by sequence beside the price by key: a kernel's start
+  // and a merge. The first KV block holds the row and these tokens.
+  const int64_t cached = std::min(inference::kKvBlockTokens - 1, half / 4);
   for (int64_t texts = 1; texts <= kMostTexts; texts *= 2) {
     if (texts == texts_behind) few = all.size();
-    all.push_back({.sequences = texts});
+    all.push_back({.sequences = texts, .before = cached});
   }
   several_sequences = all.size();
   for (int64_t rows = 2 * kMostTexts; rows <= most; rows *= 2) all.push_back({.rows = rows});
@@ -62,10 +66,13 @@ std::vector<cost::DecodeCost> fit_decoding(const DecodeShapes& shapes, const Dec
       const auto [texts, before, rows] = shapes.all[shape];
       const double attending =
           key * static_cast<double>(sight(shape).keys) + pair * static_cast<double>(sight(shape).pairs);
-      int64_t rest = std::llround(std::max(1.0, ns(shape) - attending));
-      if (!cost.by_rows.empty()) rest = std::max(rest, cost.by_rows.back().ns);
-      cost.by_rows.push_back({.rows = texts * rows, .ns = rest});
+      cost.by_rows.push_back(
+          {.rows = texts * rows, .ns = std::llround(std::max(1.0, ns(shape) - attending))});
     }
+    // More rows may take less time: libraries multiply two rows by other kernels than four. Beyond the last
+    // point the line through the last two goes on, so it must not fall.
+    if (const size_t count = cost.by_rows.size(); count > 1)
+      cost.by_rows.back().ns = std::max(cost.by_rows.back().ns, cost.by_rows[count - 2].ns);
   }
   return costs;
 }

@@ -9,8 +9,8 @@
 
 namespace sluice::profile {
 
-// Engine steps that tell the coefficients apart: one row of each of few to many sequences, runs of rows of
-// one sequence, and both again behind cached tokens.
+// Engine steps that tell the coefficients apart: one row of each of few to many sequences behind few cached
+// tokens, runs of rows of one sequence, and both again behind many.
 struct DecodeShapes {
   struct Shape {
     int64_t sequences = 1, before = 0, rows = 1;

@@ -18,6 +18,7 @@
 #include "ops/attention_count.h"
 #include "ops/attention_merge.h"
 #include "ops/device.h"
+#include "ops/far_window.h"
 #include "ops/simd.h"
 
 namespace sluice::ops {
@@ -225,7 +226,6 @@ void attend_blocks(const AttentionInput& input, std::span<const AttentionBlock> 
 }
 
 AttentionResult attend_pages(const AttentionInput& on_cache, const PagedSequences& paged) {
-  constexpr int64_t kFar = int64_t{1} << 40;  // a window wider than any sequence: positions alone decide
   AttentionResult seen = nothing_seen(on_cache.q_TND);
   const at::Tensor within_page_P = at::arange(paged.page_rows, at::kLong);
   for (const PagedSequence& sequence : paged.sequences) {
@@ -237,7 +237,7 @@ AttentionResult attend_pages(const AttentionInput& on_cache, const PagedSequence
     AttentionInput own = on_cache;
     own.k_TKD = on_cache.k_TKD.index_select(0, row_K);
     own.v_TKD = on_cache.v_TKD.index_select(0, row_K);
-    if (own.window == 0) own.window = kFar;
+    if (own.window == 0) own.window = kFarWindow;
     extend(seen, own, {sequence.queries, {0, sequence.keys}, sequence.keys - sequence.queries.size()});
   }
   seen.out_TND = seen.out_TND.to(on_cache.q_TND.scalar_type());
