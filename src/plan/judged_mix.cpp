@@ -24,6 +24,7 @@ JudgingInputs::JudgingInputs(const PlannerOptions& given, int world_size, std::v
       ranks(world_size),
       cost(model),
       seeds(comparing_seeds(given, world_size)),
+      coarse(world_size > kMostThoroughRanks),
       schemes(std::move(usable)),
       fluid(schemes, sample_batches) {
   for (const SchemeCost& scheme : schemes) by_scheme.add(scheme);
@@ -82,12 +83,12 @@ std::vector<size_t> JudgedMix::winnable(const std::vector<int64_t>& best_ns, con
   return found;
 }
 
-void JudgedMix::plan(size_t batch, int64_t limit_ns) {
+void JudgedMix::plan(size_t batch, int64_t limit_ns, int64_t losing_ns) {
   CandidateSearch search(strategy_, inputs_->by_scheme, inputs_->batches[batch], inputs_->seeds);
   if (!least_beside_ns_) least_beside_ns_ = inputs_->min_step_overhead_ns(mix_);
   least_ns_[batch] = *search.lower_bound_ns() + *least_beside_ns_;
   if (least_ns_[batch] >= limit_ns) return;
-  const QuickStep step = planned_step(batch, search);
+  const QuickStep step = planned_step(batch, losing_ns, search);
   least_ns_[batch] = step.end_ns + step.beside_ns;
   planned_[batch] = true;
   planned_beside_ns_ += step.beside_ns;
@@ -99,9 +100,11 @@ void JudgedMix::plan(size_t batch, int64_t limit_ns) {
   part_.step_overhead_ns = planned_beside_ns_ / planned_batches();
 }
 
-QuickStep JudgedMix::planned_step(size_t batch, CandidateSearch& search) const {
+QuickStep JudgedMix::planned_step(size_t batch, int64_t losing_ns, CandidateSearch& search) const {
   const auto make = [&] {
     const std::vector<PackedPipeline>& packed = search.run(Effort::kQuick);
+    if (search.end_ns() + *least_beside_ns_ >= losing_ns)
+      return QuickStep{search.end_ns(), *least_beside_ns_};
     return QuickStep{search.end_ns(), beside_ns(batch, packed)};
   };
   KnownSteps* const known = inputs_->options.known_steps.get();
@@ -115,18 +118,27 @@ int64_t JudgedMix::beside_ns(size_t batch, const std::vector<PackedPipeline>& pa
   return inputs_->options.step_overhead->of_plan_ns(plan, inputs_->cost, inputs_->ranks);
 }
 
-void JudgedMix::probe(const std::vector<int64_t>& best_ns, const PlannedPart& others) {
+void JudgedMix::probe(const std::vector<int64_t>& best_ns, const PlannedPart& others,
+                      const LosingTimes& losing) {
   probed_ = true;
   const std::vector<size_t> batches = winnable(best_ns, own_or(others));
-  for (const size_t place : spread(batches.size(), kProbes)) plan(batches[place], best_ns[batches[place]]);
+  for (const size_t place : spread(batches.size(), kProbes)) {
+    if (part_.known() && total_with(best_ns, others) >= losing.total_ns) return;
+    const size_t batch = batches[place];
+    plan(batch, best_ns[batch], losing.step_ns(batch));
+  }
 }
 
-void JudgedMix::probe_held(const std::vector<int64_t>& hopeless_ns) {
+void JudgedMix::probe_held(const std::vector<int64_t>& hopeless_ns, const LosingTimes& losing) {
   std::vector<size_t> held;
   for (size_t b = 0; b < planned_.size(); ++b) {
     if (!planned_[b] && holds(b)) held.push_back(b);
   }
-  for (const size_t place : spread(held.size(), kProbes)) plan(held[place], hopeless_ns[held[place]]);
+  for (const size_t place : spread(held.size(), kProbes)) {
+    const size_t batch = held[place];
+    plan(batch, hopeless_ns[batch], losing.step_ns(batch));
+    if (planned_[batch] && least_ns_[batch] >= losing.step_ns(batch)) break;
+  }
   probed_ = part_.known() || held.empty();
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/never.h"
 #include "plan/fluid.h"
 #include "plan/planner_options.h"
 #include "plan/search.h"
@@ -28,6 +29,7 @@ struct JudgingInputs {
   int ranks;
   const cost::CostModel& cost;
   Seeds seeds;  // of quick plans
+  bool coarse;  // losing mixes are planned on fewer batches and their graphs are not timed
   std::vector<SchemeCost> schemes;
   SchemeCosts by_scheme;
   std::vector<SortedBatch> batches;
@@ -50,6 +52,14 @@ struct PlannedPart {
   bool operator<(const PlannedPart& other) const;
 };
 
+// The times from which on a mix loses, where comparisons are coarse. Otherwise nothing loses.
+struct LosingTimes {
+  std::vector<int64_t> steps_ns;    // by batch; empty: no step loses
+  int64_t total_ns = base::kNever;  // summed over batches, with those already chosen
+
+  int64_t step_ns(size_t batch) const { return batch < steps_ns.size() ? steps_ns[batch] : base::kNever; }
+};
+
 class JudgedMix {
  public:
   JudgedMix(Mix mix, const JudgingInputs& inputs);
@@ -65,12 +75,13 @@ class JudgedMix {
   // `best_ns`: by batch, the least time on the mixes already chosen.
   int64_t total_with(const std::vector<int64_t>& best_ns, const PlannedPart& others) const;
 
-  // Plans a few of the batches on which this mix seems to take less
-  // than `best_ns`, except those on which it is proved not to.
-  void probe(const std::vector<int64_t>& best_ns, const PlannedPart& others);
+  // Plans a few of the batches on which this mix seems to take less than `best_ns`, except
+  // those on which it is proved not to. Stops once its plans say that it loses in total.
+  void probe(const std::vector<int64_t>& best_ns, const PlannedPart& others, const LosingTimes& losing);
   // Plans a few batches that the mix holds, whatever estimates say, except those proved to take
-  // `hopeless_ns` or longer. The mix counts as probed afterwards, unless every batch is excepted.
-  void probe_held(const std::vector<int64_t>& hopeless_ns);
+  // `hopeless_ns` or longer, until it loses on one. The mix counts as probed afterwards, unless
+  // every batch is excepted.
+  void probe_held(const std::vector<int64_t>& hopeless_ns, const LosingTimes& losing);
   // Plans, one by one, the batches on which the mix may win if estimates err as much as on any
   // planned one. Stops once total_with, corrected by these plans, is no longer below `limit_ns`.
   void plan_winnable(const std::vector<int64_t>& best_ns, const PlannedPart& others, int64_t limit_ns);
@@ -88,8 +99,9 @@ class JudgedMix {
   // The batches on which the mix takes less than `best_ns` by
   // that correction, without those planned or proved not to win.
   std::vector<size_t> winnable(const std::vector<int64_t>& best_ns, const PlannedPart& as) const;
-  void plan(size_t batch, int64_t limit_ns);
-  QuickStep planned_step(size_t batch, CandidateSearch& search) const;
+  // A step of `losing_ns` or longer counts with the least that it takes beside its schedule.
+  void plan(size_t batch, int64_t limit_ns, int64_t losing_ns = base::kNever);
+  QuickStep planned_step(size_t batch, int64_t losing_ns, CandidateSearch& search) const;
   int64_t beside_ns(size_t batch, const std::vector<PackedPipeline>& packed) const;
 
   Mix mix_;

@@ -24,6 +24,7 @@ constexpr size_t kProbed = 6;         // for each place, until a probed one is b
 constexpr int kFewest = 5;            // suffices for batches outside the sample
 constexpr int kMostRanks = 1024;      // in a part
 constexpr int64_t kHopelessPart = 2;  // limit: a batch's best plan plus this part of it
+constexpr int64_t kLosingPart = 16;   // likewise, of a batch's best plan or of the least sum over batches
 
 int64_t sum(const std::vector<int64_t>& times_ns) {
   return std::accumulate(times_ns.begin(), times_ns.end(), int64_t{0});
@@ -138,7 +139,8 @@ class Portfolio {
     return judged_[judged].total_with(best_ns, least_);
   }
 
-  std::vector<int64_t> hopeless_ns() const;
+  std::vector<int64_t> planned_and(int64_t part) const;
+  LosingTimes losing() const;
   void judge(Mix mix);
   void judge_uniform();
   void judge_all_shared();
@@ -167,23 +169,28 @@ class Portfolio {
   std::vector<size_t> members_;  // indices into judged_; the first holds the context
 };
 
-// By batch: the time from which on a strategy is not worth a plan.
-std::vector<int64_t> Portfolio::hopeless_ns() const {
+// By batch: the best plan's time plus a part of it; cost::kLongestNs without plans.
+std::vector<int64_t> Portfolio::planned_and(int64_t part) const {
   std::vector<int64_t> limits_ns(inputs_.batches.size(), cost::kLongestNs);
   for (const JudgedMix& judged : judged_) {
     for (size_t b = 0; b < limits_ns.size(); ++b) limits_ns[b] = std::min(limits_ns[b], judged.planned_ns(b));
   }
   for (int64_t& limit_ns : limits_ns) {
-    if (limit_ns != cost::kLongestNs) limit_ns += limit_ns / kHopelessPart;
+    if (limit_ns != cost::kLongestNs) limit_ns += limit_ns / part;
   }
   return limits_ns;
 }
 
+LosingTimes Portfolio::losing() const {
+  return inputs_.coarse ? LosingTimes{.steps_ns = planned_and(kLosingPart)} : LosingTimes{};
+}
+
 void Portfolio::judge(Mix mix) {
   if (std::ranges::find(judged_, mix, &JudgedMix::mix) != judged_.end()) return;
-  const std::vector<int64_t> limits_ns = hopeless_ns();
+  const std::vector<int64_t> hopeless_ns = planned_and(kHopelessPart);
+  const LosingTimes lost = losing();
   judged_.emplace_back(std::move(mix), inputs_);
-  judged_.back().probe_held(limits_ns);
+  judged_.back().probe_held(hopeless_ns, lost);
   update_least();
 }
 
@@ -245,7 +252,12 @@ size_t Portfolio::leader(const std::vector<int64_t>& best_ns, size_t place) {
     if (judged_[ranked.front()].probed()) return ranked.front();
     const auto known = std::ranges::find_if(ranked, [&](size_t i) { return judged_[i].probed(); });
     if (probed >= times(kProbed) && known != ranked.end()) return *known;
-    judged_[ranked.front()].probe(best_ns, least_);
+    LosingTimes lost = losing();
+    if (inputs_.coarse && known != ranked.end()) {
+      const int64_t least_ns = total_with(*known, best_ns);
+      lost.total_ns = std::min(sum(best_ns), least_ns + least_ns / kLosingPart);
+    }
+    judged_[ranked.front()].probe(best_ns, least_, lost);
     update_least();
   }
 }

@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "cost/memory_cost.h"
 #include "model/test_outline.h"
+#include "plan/judged_mix.h"
 #include "plan/mix.h"
 #include "plan/planner.h"
 #include "plan/search.h"
@@ -57,6 +58,12 @@ TEST(Proposal, ComparesStrategiesOfVeryManyRanksByCoarsePlans) {
   EXPECT_EQ(many.effort, Effort::kQuick);
   for (const Seed seed : {Seed::kStacks, Seed::kHalves, Seed::kLongFirst, Seed::kMorePasses, Seed::kFineEnds})
     EXPECT_FALSE(many.seeds.has(seed));
+  const cost::CostModel cost = test_cost();
+  const PlannerOptions options;
+  for (const int ranks : {kMostThoroughRanks, kMostThoroughRanks + 1}) {
+    const JudgingInputs inputs(options, ranks, {SchemeCost({}, cost, ranks)}, samples(400), cost);
+    EXPECT_EQ(inputs.coarse, ranks > kMostThoroughRanks);
+  }
 }
 
 // On 32 lanes. More lanes differ less.
@@ -229,6 +236,29 @@ class CountsPlans : public StepOverhead {
   mutable int gathering = 0;
   mutable int others = 0;
 };
+
+// One plan suffices to see that a mix loses, and the step beside a losing schedule is not timed.
+TEST(JudgedMix, IsPlannedUntilItLoses) {
+  const cost::CostModel cost = test_cost();
+  const auto plans = std::make_shared<CountsPlans>();
+  const PlannerOptions options{.world_size = 8, .step_overhead = plans};
+  const JudgingInputs inputs(options, 8, {SchemeCost({}, cost, 8)}, samples(400), cost);
+  const std::vector<int64_t> unlimited_ns(inputs.batches.size(), cost::kLongestNs);
+  JudgedMix probed({8}, inputs), held({8}, inputs);
+  probed.probe(unlimited_ns, {}, {});
+  held.probe_held(unlimited_ns, {});
+  EXPECT_EQ(probed.planned_batches(), 3);
+  EXPECT_EQ(held.planned_batches(), 3);
+  EXPECT_EQ(plans->others, 6);
+  const LosingTimes all_lose{.steps_ns = std::vector<int64_t>(unlimited_ns.size(), 1), .total_ns = 1};
+  JudgedMix losing({8}, inputs), losing_held({8}, inputs);
+  losing.probe(unlimited_ns, {}, all_lose);
+  losing_held.probe_held(unlimited_ns, all_lose);
+  EXPECT_EQ(losing.planned_batches(), 1);
+  EXPECT_EQ(losing_held.planned_batches(), 1);
+  EXPECT_TRUE(losing.probed() && losing_held.probed());
+  EXPECT_EQ(plans->others, 6);
+}
 
 // A second proposal plans only strategies that gather again, and proposes the same.
 TEST(Proposal, TakesKnownStepsOfStrategiesThatGatherNothing) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "cost/exchange.h"
 #include "graph/build.h"
 #include "model/parameters.h"
 #include "plan/batch_sample.h"
@@ -15,8 +16,9 @@ namespace {
 
 using strategy::Codec;
 
-constexpr size_t kChoiceBatches = 4;  // from the sample, evenly spread
-constexpr int64_t kLeastPart = 50;    // a codec has to save this part of a step
+// From the sample, evenly spread. Quick plans are of the batches that planners were compared by.
+constexpr size_t kChoiceBatches = 4;
+constexpr int64_t kLeastPart = 50;  // a codec has to save this part of a step
 
 struct CodecRung {
   std::vector<std::string> settings;
@@ -60,6 +62,12 @@ std::optional<int64_t> known_makespan_ns(const ComparedPlanner& compared, size_t
   return known->step_ns;
 }
 
+// Under quick plans the clocked steps of the comparison are known already.
+std::vector<size_t> batches_of_choice(const plan::PlannerOptions& options) {
+  if (options.effort == plan::Effort::kQuick) return compared_batches(options);
+  return plan::spread_within(options.sample_batches, plan::kMostSampleTokens, kChoiceBatches);
+}
+
 // The mean step by the clock. Nothing if a batch is not held.
 std::optional<int64_t> mean_makespan_ns(const plan::PlannerOptions& options, const ComparedPlanner& compared,
                                         graph::LinkPlans& links) {
@@ -67,8 +75,7 @@ std::optional<int64_t> mean_makespan_ns(const plan::PlannerOptions& options, con
   const cost::CostModel& cost = planner.cost();
   const model::ParameterTable table = model::parameter_table(cost.options().model, cost.program());
   int64_t sum_ns = 0, batches = 0;
-  for (const size_t batch :
-       plan::spread_within(options.sample_batches, plan::kMostSampleTokens, kChoiceBatches)) {
+  for (const size_t batch : batches_of_choice(options)) {
     std::optional<int64_t> makespan_ns = known_makespan_ns(compared, batch);
     if (!makespan_ns) {
       const auto plan = planner.try_plan(0, plan::sequences_of(options.sample_batches[batch]));
@@ -81,6 +88,19 @@ std::optional<int64_t> mean_makespan_ns(const plan::PlannerOptions& options, con
     ++batches;
   }
   return batches == 0 ? std::nullopt : std::optional(sum_ns / batches);
+}
+
+// A planner with the codecs, because their buffers leave lanes fewer tokens. Quick plans keep the memory
+// policies that were chosen for full-width numbers.
+ComparedPlanner coded_planner(const plan::PlannerOptions& options, const ComparedPlanner& wide,
+                              const cost::CostModel& coded) {
+  if (options.effort == plan::Effort::kQuick)
+    return {plan::Planner(wide.planner.options(), cost::choosing_from(coded, options.exchanges)),
+            std::nullopt};
+  plan::PlannerOptions with = options;
+  with.candidates = wide.planner.options().candidates;
+  with.selection = plan::Selection::kBest;
+  return make_compared_planner(with, coded);
 }
 
 }  // namespace
@@ -99,14 +119,13 @@ std::optional<CodecChoice> choose_codecs(const plan::PlannerOptions& options, co
     return std::nullopt;
   const plan::PlannerOptions comparing = plan::for_comparing(options);
   graph::LinkPlans links(graph::LinkPlanUse::kClock);
-  const auto wide_ns = mean_makespan_ns(comparing, planners.of(best->strategy, comparing, cost), links);
+  const ComparedPlanner& wide = planners.of(best->strategy, comparing, cost);
+  const auto wide_ns = mean_makespan_ns(comparing, wide, links);
   if (!wide_ns) return std::nullopt;
   CodecChoice choice{.strategy = best->strategy, .mean_ns = *wide_ns, .wide_mean_ns = *wide_ns};
   for (CodecRung& rung : codec_rungs(cost.options())) {
-    // Planned with the codecs, because their buffers leave lanes fewer tokens.
     const cost::CostModel coded = decorated(cost, codec_prices(rung.codecs));
-    ComparedPlanners of_rung;
-    const auto ns = mean_makespan_ns(comparing, of_rung.of(best->strategy, comparing, coded), links);
+    const auto ns = mean_makespan_ns(comparing, coded_planner(comparing, wide, coded), links);
     if (!ns || *ns > choice.mean_ns - choice.mean_ns / kLeastPart) continue;
     choice.settings = std::move(rung.settings);
     choice.codecs = rung.codecs;

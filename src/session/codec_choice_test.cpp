@@ -6,6 +6,7 @@
 #include "cost/shipped.h"
 #include "session/candidates.h"
 #include "session/propose_for_both.h"
+#include "session/step_overhead.h"
 
 namespace sluice::session {
 namespace {
@@ -62,6 +63,28 @@ TEST(CodecChoice, IsTheSameWithKnownPlanners) {
   ASSERT_TRUE(choice.has_value());
   EXPECT_EQ(to_json(*choice), to_json(*alone));
   EXPECT_EQ(&planners.of(alone->strategy, plan::for_comparing(options), cost), &known);
+}
+
+// Quick plans of wide numbers are those that planners were compared by.
+TEST(CodecChoice, OfQuickPlansTakesTheComparedBatches) {
+  const cost::CostModel cost = cost_with_links(200'000'000);
+  plan::PlannerOptions options = codec_options();
+  options.max_cp = options.max_fsdp = kCodecRanks;
+  options.policies = {{}};
+  options.effort = plan::Effort::kQuick;
+  ComparedPlanners planners;
+  const std::vector<plan::Proposal> proposals = propose(options, cost);
+  const auto choice = choose_codecs(options, cost, proposals, planners);
+  ASSERT_TRUE(choice.has_value());
+  const ComparedPlanner& known = planners.of(choice->strategy, plan::for_comparing(options), cost);
+  const auto beside = clocked_step_overhead(options, known.planner.cost());
+  int64_t sum_ns = 0, batches = 0;
+  for (const size_t batch : compared_batches(options)) {
+    sum_ns += clocked_step_ns(known.planner, options.sample_batches[batch], *beside).value();
+    ++batches;
+  }
+  EXPECT_EQ(batches, 3);
+  EXPECT_EQ(choice->wide_mean_ns, sum_ns / batches);
 }
 
 TEST(CodecChoice, NothingIsLostWhereItSavesNothing) {
