@@ -6,6 +6,7 @@
 
 #include <array>
 #include <set>
+#include <span>
 #include <tuple>
 
 #define SLUICE_CUDA_ON_HOST
@@ -22,6 +23,7 @@
 #include "ops/cuda/recurrence_kernels.cu"
 #include "ops/cuda/rotary_kernels.cu"
 #include "ops/cuda/swiglu_kernels.cu"
+#include "ops/cuda/tensor_products.h"
 #include "ops/embedding.h"
 #include "ops/float8.h"
 #include "ops/gated_activation.h"
@@ -316,14 +318,88 @@ void expect_near(const at::Tensor& actual, const at::Tensor& expected) {
   EXPECT_LE((wide(actual) - expected).abs().max().item<double>(), 1e-5 * most);
 }
 
+// c = a·b and d -= c ÷ 2, by one warp.
+template <typename Order>
+void multiply_tile(const float* a, int a_stride, const float* b, int depth, float* c, float* d) {
+  using namespace kernels;
+  TileSum sum;
+  clear(sum);
+  add_product<Order>(a, a_stride, b, kTile, depth, sum);
+  store(c, kTile, sum);
+  add_to(d, kTile, -0.5F, sum);
+}
+
+// Terms that cancel and terms that do not. One TF32 product alone misses the bound many times over.
+TEST(TensorProducts, AreAlmostAsPreciseAsFp32) {
+  at::manual_seed(5);
+  for (const int64_t depth : {8, 64, 256}) {
+    for (const bool cancels : {true, false}) {
+      const auto factors = [&](at::IntArrayRef shape) {
+        return cancels ? at::randn(shape, at::kFloat) : at::rand(shape, at::kFloat);
+      };
+      const at::Tensor a = factors({16, depth}), a_by_column = a.t().contiguous(), b = factors({depth, 16});
+      const at::Tensor expected = wide(a).mm(wide(b)), scale = wide(a).abs().mm(wide(b).abs());
+      const auto error = [&](const at::Tensor& c) {
+        return ((wide(c) - expected) / scale).abs().max().item<double>();
+      };
+      const auto tf32 = [](const at::Tensor& x) {
+        const at::Tensor rounded = x.clone();
+        for (float& value : std::span(rounded.data_ptr<float>(), static_cast<size_t>(x.numel())))
+          value = nvcuda::wmma::__float_to_tf32(value);
+        return wide(rounded);
+      };
+      constexpr double kBound = 5e-7;
+      EXPECT_GT(error(tf32(a).mm(tf32(b))), (depth == 8 ? 100 : 20) * kBound);
+      for (const bool by_row : {true, false}) {
+        const at::Tensor c = at::full({16, 16}, 777.0, at::kFloat), d = at::ones({16, 16}, at::kFloat);
+        kernels::launch(by_row ? &multiply_tile<kernels::ByRow> : &multiply_tile<kernels::ByColumn>,
+                        kernels::Grid{1, 32}, kernels::HostStream{},
+                        static_cast<const float*>((by_row ? a : a_by_column).data_ptr<float>()),
+                        static_cast<int>(by_row ? depth : 16), static_cast<const float*>(b.data_ptr<float>()),
+                        static_cast<int>(depth), c.data_ptr<float>(), d.data_ptr<float>());
+        EXPECT_LE(error(c), kBound) << depth << (cancels ? " cancel" : "");
+        EXPECT_TRUE(d.equal(1 - c / 2));
+      }
+    }
+  }
+}
+
+void pass_by_kernel(const StatePass& pass) {
+  const auto address = [](const at::Tensor& x) { return x.defined() ? x.data_ptr<float>() : nullptr; };
+  ASSERT_EQ(kernels::launch_pass_states({.state = address(pass.state_SKX),
+                                         .rows = address(pass.rows_BCX),
+                                         .read = address(pass.read_BCK),
+                                         .read_factor = static_cast<float>(pass.read_factor),
+                                         .end = address(pass.end_BW1),
+                                         .ends = pass.end_BW1.size(1),
+                                         .added = address(pass.added_BKX),
+                                         .left = address(pass.left_BCK),
+                                         .left_factor = static_cast<float>(pass.left_factor),
+                                         .came = address(pass.came_BKX),
+                                         .level_begins = pass.chunks.level_begins_L1.data_ptr<int64_t>(),
+                                         .levels = std::ssize(pass.chunks.levels),
+                                         .tasks = pass.state_SKX.size(0),
+                                         .heads = pass.heads,
+                                         .chunk = pass.rows_BCX.size(1),
+                                         .keys = pass.state_SKX.size(1),
+                                         .columns = pass.state_SKX.size(2),
+                                         .back = pass.back},
+                                        {}),
+            0);
+}
+
 // Pieces of several chunks and of few, with each optional tensor present or absent, and with `came` in the
 // memory of `added`.
 TEST(RecurrenceKernels, StatesPassFromChunkToChunk) {
   at::manual_seed(5);
   const int64_t heads = 2;
   for (const auto& [chunk, keys, columns, by_channel] :
-       std::vector<std::tuple<int64_t, int64_t, int64_t, bool>>{
-           {16, 5, 3, true}, {64, 40, 17, false}, {3, 70, 16, true}, {64, 32, 35, true}}) {
+       std::vector<std::tuple<int64_t, int64_t, int64_t, bool>>{{16, 5, 3, true},
+                                                                {64, 40, 17, false},
+                                                                {3, 70, 16, true},
+                                                                {64, 32, 35, true},
+                                                                {64, 256, 16, true},
+                                                                {33, 130, 18, false}}) {
     const RecurrenceChunks chunks =
         recurrence_chunks({chunk * 2 + 1, 1, chunk * 3, chunk}, chunk * 6 + 4, at::kCPU, chunk);
     const int64_t pieces = chunks.pieces(), batch = chunks.row_M.size(0) / chunk * heads;
@@ -360,27 +436,7 @@ TEST(RecurrenceKernels, StatesPassFromChunkToChunk) {
       on_cpu.rows_BCX = pass.rows_BCX.clone();
       if (tells) on_cpu.came_BKX = pass.came_BKX.clone();
       if (tells && adds) on_cpu.added_BKX = on_cpu.came_BKX;
-      const auto address = [](const at::Tensor& x) { return x.defined() ? x.data_ptr<float>() : nullptr; };
-      ASSERT_EQ(kernels::launch_pass_states({.state = address(pass.state_SKX),
-                                             .rows = address(pass.rows_BCX),
-                                             .read = address(pass.read_BCK),
-                                             .read_factor = static_cast<float>(pass.read_factor),
-                                             .end = address(pass.end_BW1),
-                                             .ends = pass.end_BW1.size(1),
-                                             .added = address(pass.added_BKX),
-                                             .left = address(pass.left_BCK),
-                                             .left_factor = static_cast<float>(pass.left_factor),
-                                             .came = address(pass.came_BKX),
-                                             .level_begins = chunks.level_begins_L1.data_ptr<int64_t>(),
-                                             .levels = std::ssize(chunks.levels),
-                                             .tasks = pieces * heads,
-                                             .heads = heads,
-                                             .chunk = chunk,
-                                             .keys = keys,
-                                             .columns = columns,
-                                             .back = back},
-                                            {}),
-                0);
+      pass_by_kernel(pass);
       pass_states(on_cpu);
       aten::pass_states(expected);
       for (const StatePass* actual : {&pass, &on_cpu}) {
@@ -390,6 +446,60 @@ TEST(RecurrenceKernels, StatesPassFromChunkToChunk) {
       }
     }
   }
+}
+
+// One piece of many chunks, of one head, whose rows read and change the state.
+struct LongPass {
+  RecurrenceChunks chunks;
+  StatePass pass;
+  LongPass(int64_t count, int64_t chunk, int64_t keys, int64_t columns)
+      : chunks(recurrence_chunks({count * chunk}, count * chunk, at::kCPU, chunk)),
+        pass{.chunks = chunks,
+             .heads = 1,
+             .state_SKX = floats({1, keys, columns}),
+             .rows_BCX = floats({count, chunk, columns}),
+             .read_BCK = floats({count, chunk, keys}) * 0.01,
+             .read_factor = -1,
+             .end_BW1 = 1 - 0.01 * at::rand({count, 1, 1}, at::kFloat),
+             .added_BKX = {},
+             .left_BCK = floats({count, chunk, keys}),
+             .came_BKX = {}} {}
+};
+
+// A sum in TF32 would be off by some 1e-4.
+TEST(RecurrenceKernels, ErrorsStaySmallOverManyChunks) {
+  at::manual_seed(5);
+  const LongPass all(400, 16, 16, 16);
+  StatePass expected = all.pass;
+  for (at::Tensor StatePass::*each : {&StatePass::state_SKX, &StatePass::rows_BCX, &StatePass::read_BCK,
+                                      &StatePass::end_BW1, &StatePass::left_BCK})
+    expected.*each = wide(all.pass.*each).clone();
+  pass_by_kernel(all.pass);
+  aten::pass_states(expected);
+  const auto error = [](const at::Tensor& actual, const at::Tensor& of) {
+    return ((wide(actual) - of).abs().max() / of.abs().max()).item<double>();
+  };
+  EXPECT_LE(error(all.pass.state_SKX, expected.state_SKX), 2e-6);
+  EXPECT_LE(error(all.pass.rows_BCX, expected.rows_BCX), 2e-6);
+}
+
+// A block begins with whatever the one before it has left in shared memory.
+TEST(RecurrenceKernels, PassesAreTheSameOnEveryRun) {
+  at::manual_seed(5);
+  const LongPass first(2, 20, 41, 17);
+  StatePass again = first.pass;
+  again.state_SKX = again.state_SKX.clone();
+  again.rows_BCX = again.rows_BCX.clone();
+  pass_by_kernel(first.pass);
+  const LongPass other(1, 64, 256, 16);
+  other.pass.state_SKX.fill_(NAN);
+  other.pass.read_BCK.fill_(NAN);
+  other.pass.left_BCK.fill_(NAN);
+  pass_by_kernel(other.pass);
+  EXPECT_TRUE(other.pass.state_SKX.isnan().all().item<bool>());
+  pass_by_kernel(again);
+  EXPECT_TRUE(again.state_SKX.equal(first.pass.state_SKX));
+  EXPECT_TRUE(again.rows_BCX.equal(first.pass.rows_BCX));
 }
 
 // Rows of a view, behind the pieces and of shared heads; widths that threads of a warp divide or not.

@@ -2,7 +2,10 @@
 // needs only the state of another chunk, so a block takes some columns of one head's states through all
 // chunks of a piece. Row data pass through shared memory a few keys at a time. Products of rows take an
 // exponential for each pair of rows and key, whatever the decays: as many as multiply-adds.
+#include <algorithm>
+
 #include "ops/cuda/kernel_parts.h"
+#include "ops/cuda/tensor_products.h"
 
 namespace sluice::ops::kernels {
 namespace {
@@ -21,75 +24,167 @@ __device__ inline void load_slice(const float* x, int64_t rows, int64_t keys, in
   }
 }
 
-__global__ void pass_states(StatePass pass) {
-  __shared__ float state[kMostKeys][kColumns];
-  __shared__ float rows[kRows][kColumns];
-  __shared__ float slice[kRows][kKeys + 1];
-  const int64_t parts = (pass.columns + kColumns - 1) / kColumns;
-  const int64_t task = blockIdx.x / parts, first_column = blockIdx.x % parts * kColumns;
-  const int x = static_cast<int>(threadIdx.x) % kColumns, step = static_cast<int>(threadIdx.x) / kColumns;
-  const int64_t column = first_column + x;
-  const bool there = column < pass.columns;
-  float* const states = pass.state + task * pass.keys * pass.columns + column;
-  for (int64_t k = step; k < pass.keys; k += kSteps) state[k][x] = there ? states[k * pass.columns] : 0.0F;
+// Elements of slices of reads and lefts that each thread moves: the next slice arrives while this is
+// multiplied.
+constexpr int kMoved = 8;
+constexpr int kLeftRows = 16, kLeftKeys = kWarps * kTile;  // of a slice of `left`; a warp computes kTile keys
+static_assert(kRows * kKeys == kThreads * kMoved && kLeftRows * kLeftKeys == kThreads * kMoved);
+// Strides, in floats, by which threads of a warp find their elements of a tile in different banks.
+constexpr int kStateStride = kColumns + 8, kReadStride = kKeys + 4, kLeftStride = kLeftKeys + 8;
+constexpr int kRowTiles = kRows / kTile, kParts = kWarps / kRowTiles;
+static_assert(kParts == 2 && kColumns == kTile);
+
+// A block's memory. Padding is never read; rows, keys and columns that do not exist are 0.
+struct alignas(32) PassMemory {
+  float state[kMostKeys * kStateStride];
+  float rows[kRows * kStateStride];
+  // Some of read [rows, keys] or of left [rows, keys]; then the rows' second sum.
+  float slice[std::max({kRows * kReadStride, kLeftRows* kLeftStride, kRows* kStateStride})];
+};
+
+// A block's columns of one head of a piece, and this thread's place in elementwise work.
+struct PassPlace {
+  int task, column;
+  int x, step;  // column and first row or key; more follow every kSteps
+  bool there;   // false: the column does not exist
+};
+
+// This thread's elements of the slice of x [rows, keys] that begins at a row and a key.
+template <int kWide>
+__device__ inline Floats<kMoved> fetch(const float* x, int rows, int keys, int first_row, int first_key) {
+  const int key = first_key + static_cast<int>(threadIdx.x) % kWide;
+  const int row = first_row + static_cast<int>(threadIdx.x) / kWide;
+  constexpr int kStep = kThreads / kWide;
+  x += row * keys + key;
+  Floats<kMoved> moved;
+  SLUICE_UNROLL
+  for (int i = 0; i < kMoved; ++i)
+    moved.at[i] = row + i * kStep < rows && key < keys ? x[i * kStep * keys] : 0.0F;
+  return moved;
+}
+template <int kWide>
+__device__ inline void put(const Floats<kMoved>& moved, int stride, float* slice) {
+  slice += static_cast<int>(threadIdx.x) / kWide * stride + static_cast<int>(threadIdx.x) % kWide;
+  SLUICE_UNROLL
+  for (int i = 0; i < kMoved; ++i) slice[i * (kThreads / kWide) * stride] = moved.at[i];
+}
+
+// Computes what rows read of the state: two warps a tile, each with half of every slice's keys. Leaves one
+// sum in `rows` and the other in `slice`.
+__device__ inline void read_state(const StatePass& pass, int64_t b, PassMemory& memory) {
+  const int rows = static_cast<int>(pass.chunk), keys = static_cast<int>(pass.keys);
+  const float* const read = pass.read + b * rows * keys;
+  const int warp = static_cast<int>(threadIdx.x) / 32, row = warp % kRowTiles * kTile,
+            part = warp / kRowTiles;
+  TileSum sum;
+  clear(sum);
+  for (int first = 0; first < keys; first += kKeys) {
+    const Floats<kMoved> moved = fetch<kKeys>(read, rows, keys, 0, first);
+    __syncthreads();
+    put<kKeys>(moved, kReadStride, memory.slice);
+    __syncthreads();
+    const int key = part * (kKeys / kParts);
+    add_product<ByRow>(memory.slice + row * kReadStride + key, kReadStride,
+                       memory.state + (first + key) * kStateStride, kStateStride, kKeys / kParts, sum);
+  }
   __syncthreads();
-  for (int64_t i = 0; i < pass.levels; ++i) {
+  store((part == 0 ? memory.rows : memory.slice) + row * kStateStride, kStateStride, sum);
+}
+
+// Adds up the rows.
+__device__ inline void complete_rows(const StatePass& pass, int64_t b, const PassPlace& place,
+                                     PassMemory& memory) {
+  float* const own = pass.rows + b * pass.chunk * pass.columns + place.column;
+  for (int row = place.step; row < kRows; row += kSteps) {
+    const int at = row * kStateStride + place.x;
+    const bool is_row = row < pass.chunk && place.there;
+    float value = is_row ? own[row * pass.columns] : 0.0F;
+    if (pass.read != nullptr) {
+      value += pass.read_factor * (memory.rows[at] + memory.slice[at]);
+      if (is_row) own[row * pass.columns] = value;
+    }
+    memory.rows[at] = is_row ? value : 0.0F;
+  }
+}
+
+// state = end·state + added.
+__device__ inline void advance(const StatePass& pass, int64_t b, const PassPlace& place, PassMemory& memory) {
+  if (!place.there) return;
+  const float* const end = pass.end + b * pass.ends;
+  const int64_t behind = b * pass.keys * pass.columns + place.column;
+  for (int key = place.step; key < pass.keys; key += kSteps) {
+    float& state = memory.state[key * kStateStride + place.x];
+    const float now = state;
+    const int64_t at = behind + key * pass.columns;
+    const float added = pass.added != nullptr ? pass.added[at] : 0.0F;
+    if (pass.came != nullptr) pass.came[at] = now;
+    state = now * end[pass.ends == 1 ? 0 : key] + added;
+  }
+}
+
+// state += left_factor·leftᵀ·rows: a warp computes kTile keys of each kLeftKeys, over all rows.
+__device__ inline void add_left(const StatePass& pass, int64_t b, PassMemory& memory) {
+  const int rows = static_cast<int>(pass.chunk), keys = static_cast<int>(pass.keys);
+  const float* const left = pass.left + b * rows * keys;
+  const int own = static_cast<int>(threadIdx.x) / 32 * kTile;
+  for (int first = 0; first < keys; first += kLeftKeys) {
+    TileSum sum;
+    clear(sum);
+    const bool has_keys = first + own < keys;  // the same for all threads of the warp
+    for (int row = 0; row < rows; row += kLeftRows) {
+      const Floats<kMoved> moved = fetch<kLeftKeys>(left, rows, keys, row, first);
+      __syncthreads();
+      put<kLeftKeys>(moved, kLeftStride, memory.slice);
+      __syncthreads();
+      if (has_keys) {
+        add_product<ByColumn>(memory.slice + own, kLeftStride, memory.rows + row * kStateStride, kStateStride,
+                              kLeftRows, sum);
+      }
+    }
+    if (has_keys) add_to(memory.state + (first + own) * kStateStride, kStateStride, pass.left_factor, sum);
+  }
+}
+
+__device__ inline void pass_chunk(const StatePass& pass, int64_t b, const PassPlace& place,
+                                  PassMemory& memory) {
+  if (pass.read != nullptr) read_state(pass, b, memory);
+  __syncthreads();  // until sums lie there, and all have used the rows and the state of the chunk before
+  complete_rows(pass, b, place, memory);
+  advance(pass, b, place, memory);
+  if (pass.left != nullptr) add_left(pass, b, memory);
+}
+
+// Four blocks a multiprocessor: shared memory and 64 registers a thread.
+__global__ void __launch_bounds__(kThreads, 4) pass_states(StatePass pass) {
+  __shared__ PassMemory memory;
+  const int parts = static_cast<int>((pass.columns + kColumns - 1) / kColumns);
+  PassPlace place;
+  place.task = static_cast<int>(blockIdx.x) / parts;
+  place.x = static_cast<int>(threadIdx.x) % kColumns;
+  place.step = static_cast<int>(threadIdx.x) / kColumns;
+  place.column = static_cast<int>(blockIdx.x) % parts * kColumns + place.x;
+  place.there = place.column < pass.columns;
+  float* const states = pass.state + pass.keys * place.task * pass.columns + place.column;
+  for (int k = place.step; k < kMostKeys; k += kSteps) {
+    const bool is_key = k < pass.keys && place.there;
+    memory.state[k * kStateStride + place.x] = is_key ? states[k * pass.columns] : 0.0F;
+  }
+  for (int i = 0; i < pass.levels; ++i) {
     const int64_t level = pass.back ? pass.levels - 1 - i : i;
     const int64_t begin = pass.level_begins[level], end = pass.level_begins[level + 1];
-    if (task >= (end - begin) * pass.heads) continue;  // skipped by all threads of the block
-    const int64_t b = begin * pass.heads + task;
-    float* const own = pass.rows + b * pass.chunk * pass.columns + column;
-    // Compute what rows read of the state.
-    float sum[kRows / kSteps] = {};
-    if (pass.read != nullptr) {
-      for (int64_t first = 0; first < pass.keys; first += kKeys) {
-        load_slice(pass.read + b * pass.chunk * pass.keys, pass.chunk, pass.keys, first, slice);
-        __syncthreads();
-        const int keys = static_cast<int>(pass.keys - first < kKeys ? pass.keys - first : kKeys);
-        for (int key = 0; key < keys; ++key) {
-          const float value = state[first + key][x];
-          SLUICE_UNROLL
-          for (int r = 0; r < kRows / kSteps; ++r) sum[r] += slice[step + r * kSteps][key] * value;
-        }
-        __syncthreads();
-      }
-    }
-    for (int r = 0; r < kRows / kSteps; ++r) {
-      const int row = step + r * kSteps;
-      const bool is_row = row < pass.chunk && there;
-      const float value = (is_row ? own[row * pass.columns] : 0.0F) + pass.read_factor * sum[r];
-      rows[row][x] = row < pass.chunk ? value : 0.0F;
-      if (is_row && pass.read != nullptr) own[row * pass.columns] = value;
-    }
-    __syncthreads();
-    // Compute the state behind the chunk.
-    for (int64_t first = 0; first < pass.keys; first += kKeys) {
-      if (pass.left != nullptr) {
-        load_slice(pass.left + b * pass.chunk * pass.keys, pass.chunk, pass.keys, first, slice);
-        __syncthreads();
-      }
-      for (int64_t key = step; key < kKeys && first + key < pass.keys; key += kSteps) {
-        float more = 0;
-        if (pass.left != nullptr) {
-          for (int row = 0; row < kRows; ++row) more += slice[row][key] * rows[row][x];
-        }
-        const int64_t k = first + key, at = (b * pass.keys + k) * pass.columns + column;
-        const float now = state[k][x], added = pass.added != nullptr && there ? pass.added[at] : 0.0F;
-        if (pass.came != nullptr && there) pass.came[at] = now;
-        state[k][x] =
-            now * pass.end[b * pass.ends + (pass.ends == 1 ? 0 : k)] + added + pass.left_factor * more;
-      }
-      __syncthreads();
-    }
+    if (place.task >= (end - begin) * pass.heads) continue;  // skipped by all threads of the block
+    pass_chunk(pass, begin * pass.heads + place.task, place, memory);
   }
-  for (int64_t k = step; k < pass.keys && there; k += kSteps) states[k * pass.columns] = state[k][x];
+  __syncthreads();
+  for (int k = place.step; k < pass.keys && place.there; k += kSteps)
+    states[k * pass.columns] = memory.state[k * kStateStride + place.x];
 }
 
 __global__ void decayed_products(DecayedProducts all) {
   __shared__ float a[kRows][kKeys + 1];
   __shared__ float b[kRows][kKeys + 1];
   __shared__ float sum[kRows][kKeys + 1];
-  constexpr int kTile = 16, kTiles = kRows / kTile;
+  constexpr int kTiles = kRows / kTile;
   const int64_t batch = blockIdx.x, of_rows = batch * all.rows * all.keys;
   const int i = static_cast<int>(threadIdx.x) / kTile, j = static_cast<int>(threadIdx.x) % kTile;
   float products[kTiles][kTiles] = {};
