@@ -71,9 +71,12 @@ ALL = {
 }
 
 
-def summary(output):
-    """What a test says at its end. GoogleTest's counts, behind which it lists skipped tests: "513 tests, 23 skipped"."""
+def summary(output, count):
+    """What a test says at its end: the last line that begins with its count ("300 trials of …"), or GoogleTest's counts, behind
+    which it lists skipped tests ("513 tests, 23 skipped"), or the last line."""
     lines = [line for line in output.splitlines() if line.strip() and "DISABLED TEST" not in line]
+    if counted := [line for line in lines if line.startswith(f"{count} ")]:
+        return counted[-1]
     counts = {kind: int(count) for kind, count in re.findall(r"^\[  (\w+) +\] (\d+) tests?\b", output, re.MULTILINE)}
     if not counts:
         return lines[-1] if lines else ""
@@ -91,7 +94,7 @@ def run(name, count, of_revision):
                                  env=ALL[name].environment(count))
         print(process.stdout, flush=True)
         return {"count": count, "passed": process.returncode == 0, "seconds": round(time.monotonic() - begin, 1),
-                "last_line": summary(process.stdout), "revision": of_revision, "hardware": hardware(),
+                "last_line": summary(process.stdout, count), "revision": of_revision, "hardware": hardware(),
                 "day": datetime.date.today().isoformat(),
                 **({"seen": json.loads(record.read_text())} if record.exists() else {})}
 
