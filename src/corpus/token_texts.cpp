@@ -18,7 +18,8 @@ using base::text;
 
 namespace {
 
-constexpr int64_t kMostIds = int64_t{1} << 24;
+// Far more than any vocabulary has. A damaged file's id makes a vector of so many texts, 128 MiB, at most.
+constexpr int64_t kMostIds = int64_t{1} << 22;
 
 void set_text(std::vector<std::string>& texts, const Json& id, const std::string& value,
               const std::string& name) {

@@ -16,8 +16,9 @@ TEST(TokenTexts, OfBothFormsOfAVocabulary) {
               ElementsAre("a", "B", "", "<e>"));
   EXPECT_THAT(token_texts(R"({"model": {"vocab": [["x", -1.5], ["y", 0]]}})", "t.json"),
               ElementsAre("x", "y"));
-  for (const char* bytes : {"{", "{}", R"({"model": {}})", R"({"model": {"vocab": {"a": -1}}})",
-                            R"({"model": {"vocab": {"a": 1e30}}})"}) {
+  for (const char* bytes :
+       {"{", "{}", R"({"model": {}})", R"({"model": {"vocab": {"a": -1}}})",
+        R"({"model": {"vocab": {"a": 1e30}}})", R"({"model": {"vocab": {"a": 10000000}}})"}) {
     EXPECT_THROW(token_texts(bytes, "t.json"), base::InputError) << bytes;
   }
   EXPECT_THROW(token_texts("words", "tokenizer.model"), base::InputError);
