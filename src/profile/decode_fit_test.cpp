@@ -32,7 +32,7 @@ struct KnownCosts {
     return 1000.0 + 20.0 * static_cast<double>(count);
   };
 
-  // Of an embedding, a layer and a head. One repetition in four is disturbed.
+  // Times of an embedding, a layer and a head. One repetition in four is disturbed.
   DecodeTimes times(const DecodeShapes& shapes) const {
     DecodeTimes times;
     for (const auto& [texts, before, of_text] : shapes.all) {

@@ -24,8 +24,8 @@ __device__ inline void load_slice(const float* x, int64_t rows, int64_t keys, in
   }
 }
 
-// Elements of slices of reads and lefts that each thread moves: the next slice arrives while this is
-// multiplied.
+// Elements of a slice of reads or lefts that each thread moves. They arrive in its registers while other
+// warps still multiply the slice before.
 constexpr int kMoved = 8;
 constexpr int kLeftRows = 16, kLeftKeys = kWarps * kTile;  // of a slice of `left`; a warp computes kTile keys
 static_assert(kRows * kKeys == kThreads * kMoved && kLeftRows * kLeftKeys == kThreads * kMoved);
